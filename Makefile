@@ -1,5 +1,6 @@
 # make build   the commands, into bin/
 # make test    every check; see CONTRIBUTING.md for its stages
+# make test-fast   format, vet, staticcheck and the tests that need no network and no time
 # make demo    build and show the service on loopback, with a verdict
 # make bench   benchmarks of the packages
 # make bench-table   build and print the tables of rdsbench
@@ -11,7 +12,7 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 1
 
-.PHONY: build test demo bench bench-table fuzz clean
+.PHONY: build test test-fast demo bench bench-table fuzz clean
 
 build:
 	mkdir -p bin
@@ -19,6 +20,9 @@ build:
 
 test:
 	bash test/run.sh
+
+test-fast:
+	STAGES="format vet staticcheck pure" bash test/run.sh
 
 demo:
 	bash test/demo.sh

@@ -9,12 +9,14 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 )
 
-// written writes all that path i has.
-func written(c *Conn, i int) {
+// written writes all that path i has, and returns it.
+func written(c *Conn, i int) (stream []byte) {
 	var b Batch
 	for c.Fill(i, &b) {
+		stream = append(stream, octets(&b)...)
 		c.Wrote(i, all(&b))
 	}
+	return stream
 }
 
 // pong answers a probe on path i, by a peer with 8 paths.

@@ -19,6 +19,7 @@ type duo struct {
 	side  [2]*duoSide
 	links []*duoLink
 	told  bool // a link's set-up says which path it is for
+	lied  bool // a side was told what no peer would say: it may never come to rest
 }
 
 type duoSide struct {
@@ -351,6 +352,21 @@ func (d *duo) finish(i, path int) {
 	d.do(i)
 }
 
+// lie has side i hear a handshake that its peer would not send.
+func (d *duo) lie(i, path, arg int) {
+	s := d.side[i]
+	if arg < 200 || s.end[path] == nil {
+		return
+	}
+	d.lied = true
+	h := wire.Header{Sport: uint16(arg & 3), Dport: uint16(arg >> 2 & 1)}
+	wire.Handshake{HasPaths: arg&8 > 0, Paths: uint16(arg & 15), Generation: uint32(arg & 7), SourceIndex: arg&16 > 0}.Put(&h.Extensions)
+	if s.c.IsControl(&h) {
+		s.c.HandleControl(d.now, path, &h, nil)
+		d.do(i)
+	}
+}
+
 func (d *duo) tick(by time.Duration) {
 	d.now = d.now.Add(by)
 	for i, s := range d.side {
@@ -396,5 +412,23 @@ func (d *duo) settle() {
 	}
 	for i, s := range d.side {
 		d.t.Errorf("side %d is not at rest: %d bytes queued, %+v", i, s.c.Queued(), s.c.PathInfos())
+	}
+}
+
+// end closes side i, and checks that nothing is left of it.
+func (d *duo) end(i int) {
+	c := d.side[i].c
+	c.Close()
+	d.do(i)
+	for path := range MaxPaths {
+		d.wrote(i, path, 0)
+	}
+	if c.Queued() != 0 {
+		d.t.Errorf("side %d: %d bytes queued after Close", i, c.Queued())
+	}
+	for path := range MaxPaths {
+		if c.paths[path].log.tail != nil {
+			d.t.Errorf("side %d: path %d keeps memory after Close", i, path)
+		}
 	}
 }

@@ -6,11 +6,100 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
-	"github.com/rds-go/rds/internal/wire"
 )
 
-// fuzzOps is how many operations fuzzDuo knows.
-const fuzzOps = 22
+// Operations of fuzzDuo. Their numbers do not change: seeds in testdata consist of them.
+const (
+	fuzzSend = iota
+	_
+	fuzzAnswer
+	_
+	fuzzFill
+	_
+	fuzzWroteSome
+	fuzzWrote
+	fuzzArrive
+	fuzzRead
+	fuzzAcked
+	fuzzCut
+	fuzzFinish
+	fuzzTick
+	fuzzCancel
+	fuzzCongest
+	fuzzLeave
+	fuzzLie
+	fuzzOpDone
+	fuzzHold
+	fuzzRefuse
+	fuzzImpostor
+	fuzzOps // how many there are
+)
+
+// duoOps is what the operations do with side i.
+var duoOps = [fuzzOps]func(d *duo, i, path, arg int){
+	fuzzSend:      func(d *duo, i, path, arg int) { d.send(i, path&1, arg*arg) },
+	fuzzAnswer:    func(d *duo, i, path, arg int) { d.answer(i, arg > 30) },
+	fuzzFill:      func(d *duo, i, path, arg int) { d.fill(i, path) },
+	fuzzWroteSome: (*duo).wrote,
+	fuzzWrote:     func(d *duo, i, path, arg int) { d.wrote(i, path, 1<<20) },
+	fuzzArrive:    func(d *duo, i, path, arg int) { d.arrive(i, path, arg*arg) },
+	fuzzRead: func(d *duo, i, path, arg int) {
+		d.arrive(i, path, arg*arg)
+		d.read(i, path, arg)
+	},
+	fuzzAcked: func(d *duo, i, path, arg int) { d.acked(i, path) },
+	fuzzCut: func(d *duo, i, path, arg int) {
+		if e := d.side[i].end[path]; e != nil && arg > 100 {
+			e.l.cut = true
+		}
+	},
+	fuzzFinish: func(d *duo, i, path, arg int) { d.finish(i, path) },
+	fuzzTick:   func(d *duo, i, path, arg int) { d.tick(time.Duration(arg*arg) * time.Millisecond) },
+	fuzzCancel: func(d *duo, i, path, arg int) {
+		s := d.side[i]
+		s.c.Cancel(&s.accts[path&1], uint16(5000+path&1), arg&1 == 0)
+		d.do(i)
+	},
+	fuzzCongest: func(d *duo, i, path, arg int) {
+		s := d.side[i]
+		if port := uint16(5000 + path&1); arg&1 == 0 {
+			s.cmap.Set(port)
+		} else {
+			s.cmap.Clear(port)
+		}
+		s.c.MapChanged()
+		d.do(i)
+	},
+	fuzzLeave: func(d *duo, i, path, arg int) {
+		c := d.side[i].c
+		c.Trim()
+		switch {
+		case arg >= 252:
+			c.Bar()
+		case arg >= 240:
+			c.Unbar(d.now)
+		case arg >= 128:
+			c.Leave(path)
+		}
+		d.do(i)
+	},
+	fuzzLie:    (*duo).lie,
+	fuzzOpDone: (*duo).opDone,
+	fuzzHold: func(d *duo, i, path, arg int) {
+		d.side[i].c.Hold([]uint16{uint16(5000 + path&1)}, arg&3 == 0)
+		d.do(i)
+	},
+	fuzzRefuse: func(d *duo, i, path, arg int) { // the peer refuses messages that it has had or has not
+		p := &d.side[i].c.paths[path]
+		first := p.sequence - uint64(arg)
+		if arg&1 == 0 && p.q.len() > 0 {
+			first = p.q.at(p.q.first).seq
+		}
+		d.side[i].c.RefusedBy(path, first, uint32(arg), []Status{Refused, Dropped}[arg>>1&1])
+		d.do(i)
+	},
+	fuzzImpostor: (*duo).impostor,
+}
 
 // fuzzDuo has the bytes of ops act on two cores; each operation is a byte for
 // what, a byte for where and a byte for how much.
@@ -20,109 +109,25 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 	}
 	d = newDuo(t, [][2]int{{1, 1}, {8, 8}, {1, 8}, {8, 1}}[ops[0]%4])
 	d.told = ops[0]&4 > 0
-	honest := true
 	for ops = ops[1:]; len(ops) >= 3; ops = ops[3:] {
-		i, path, arg := int(ops[1]&1), int(ops[1]>>1)%MaxPaths, int(ops[2])
-		s := d.side[i]
-		switch ops[0] % fuzzOps {
-		case 0, 1:
-			d.send(i, path&1, arg*arg)
-		case 2, 3:
-			d.answer(i, arg > 30)
-		case 4, 5:
-			d.fill(i, path)
-		case 6:
-			d.wrote(i, path, arg)
-		case 7:
-			d.wrote(i, path, 1<<20)
-		case 8:
-			d.arrive(i, path, arg*arg)
-		case 9:
-			d.arrive(i, path, arg*arg)
-			d.read(i, path, arg)
-		case 10:
-			d.acked(i, path)
-		case 11:
-			if e := s.end[path]; e != nil && arg > 100 {
-				e.l.cut = true
-			}
-		case 12:
-			d.finish(i, path)
-		case 13:
-			d.tick(time.Duration(arg*arg) * time.Millisecond)
-		case 14:
-			s.c.Cancel(&s.accts[path&1], uint16(5000+path&1), arg&1 == 0)
-			d.do(i)
-		case 15:
-			if port := uint16(5000 + path&1); arg&1 == 0 {
-				s.cmap.Set(port)
-			} else {
-				s.cmap.Clear(port)
-			}
-			s.c.MapChanged()
-			d.do(i)
-		case 16:
-			s.c.Trim()
-			switch {
-			case arg >= 252:
-				s.c.Bar()
-			case arg >= 240:
-				s.c.Unbar(d.now)
-			case arg >= 128:
-				s.c.Leave(path)
-			}
-			d.do(i)
-		case 18:
-			d.opDone(i, path, arg)
-		case 19:
-			s.c.Hold([]uint16{uint16(5000 + path&1)}, arg&3 == 0)
-			d.do(i)
-		case 20: // the peer refuses messages that it has had or has not
-			q := &s.c.paths[path].q
-			first := s.c.paths[path].sequence - uint64(arg)
-			if arg&1 == 0 && q.len() > 0 {
-				first = q.at(q.first).seq
-			}
-			status := []Status{Refused, Dropped}[arg>>1&1]
-			s.c.RefusedBy(path, first, uint32(arg), status)
-			d.do(i)
-		case 21:
-			d.impostor(i, path, arg)
-		case 17: // a peer that says anything
-			if arg < 200 || s.end[path] == nil {
-				continue
-			}
-			honest = false
-			h := wire.Header{Sport: uint16(arg & 3), Dport: uint16(arg >> 2 & 1)}
-			wire.Handshake{HasPaths: arg&8 > 0, Paths: uint16(arg & 15), Generation: uint32(arg & 7), SourceIndex: arg&16 > 0}.Put(&h.Extensions)
-			if s.c.IsControl(&h) {
-				s.c.HandleControl(d.now, path, &h, nil)
-				d.do(i)
-			}
+		op := ops[0] % fuzzOps
+		if duoOps[op] == nil {
+			op-- // what comes often has two numbers
 		}
+		duoOps[op](d, int(ops[1]&1), int(ops[1]>>1)%MaxPaths, int(ops[2]))
 	}
-	if honest {
+	if !d.lied {
 		d.settle()
+		for i, s := range d.side {
+			for k := range s.accts {
+				if s.accts[k].Bytes() != 0 || s.accts[k].Messages() != 0 {
+					t.Errorf("side %d: account %d keeps %d bytes", i, k, s.accts[k].Bytes())
+				}
+			}
+		}
 	}
-	for i, s := range d.side {
-		for k := range s.accts {
-			if honest && (s.accts[k].Bytes() != 0 || s.accts[k].Messages() != 0) {
-				t.Errorf("side %d: account %d keeps %d bytes", i, k, s.accts[k].Bytes())
-			}
-		}
-		s.c.Close()
-		d.do(i)
-		for path := range MaxPaths {
-			d.wrote(i, path, 0)
-		}
-		if s.c.Queued() != 0 {
-			t.Errorf("side %d: %d bytes queued after Close", i, s.c.Queued())
-		}
-		for path := range MaxPaths {
-			if s.c.paths[path].log.tail != nil {
-				t.Errorf("side %d: path %d keeps memory after Close", i, path)
-			}
-		}
+	for i := range d.side {
+		d.end(i)
 	}
 	return d
 }
@@ -159,30 +164,30 @@ func TestTwoCores(t *testing.T) {
 		ops := randomOps(rng, i, 600)
 		for k := 1; k < len(ops); k += 3 {
 			switch tame := rng.IntN(8) > 0; ops[k] % fuzzOps {
-			case 21:
+			case fuzzImpostor:
 				if i%2 != 1 || rng.IntN(4) > 0 {
-					ops[k] = 9 // few impostors: another generation ends what is repeated
+					ops[k] = fuzzRead // few impostors: another generation ends what is repeated
 				}
-			case 17:
-				ops[k] = 4 // honest peers only: those must come to rest
-			case 15:
+			case fuzzLie:
+				ops[k] = fuzzFill // honest peers only: those must come to rest
+			case fuzzCongest:
 				if tame {
 					ops[k+2] |= 1 // ports are congested for a while, not most of the time
 				}
-			case 16:
+			case fuzzLeave:
 				if tame {
 					ops[k+2] &= 127 // the same for paths that leave their links
 				}
-			case 20:
+			case fuzzRefuse:
 				if tame {
-					ops[k] = 2
+					ops[k] = fuzzAnswer
 				}
 			}
 			if i%4 == 0 || rng.IntN(2) == 0 {
 				ops[k+1] &= 1 // path 0, where most is to be done
 			}
-			if ops[k]%fuzzOps == 11 && rng.IntN(4) > 0 {
-				ops[k] = 7 // links that live for a while
+			if ops[k]%fuzzOps == fuzzCut && rng.IntN(4) > 0 {
+				ops[k] = fuzzWrote // links that live for a while
 			}
 		}
 		d := fuzzDuo(t, ops)

@@ -1,6 +1,9 @@
 package conn
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"math/bits"
 	"math/rand/v2"
 	"net/netip"
@@ -84,117 +87,144 @@ func closes(c *Conn, link LinkID) (n int) {
 
 // checkConn checks what holds between any two calls.
 func checkConn(t testing.TB, c *Conn) {
-	t.Helper()
-	live := map[*chunk]int{}
-	queued := 0
-	for i := range c.paths {
-		p := &c.paths[i]
-		q := &p.q
-		if q.first > q.next || q.next > q.tail || q.first > q.fresh || q.fresh > q.tail || q.len() > len(q.ring) {
-			t.Fatalf("path %d: first %d, next %d, fresh %d, tail %d, ring %d", i, q.first, q.next, q.fresh, q.tail, len(q.ring))
-		}
-		pongs := 0
-		var last, end uint64
-		for pos := q.first; pos < q.tail; pos++ {
-			e := q.at(pos)
-			if e.flags&entryHole != 0 {
-				continue // see checkOps
-			}
-			if e.chunk == nil || e.chunk.b == nil {
-				t.Fatalf("path %d: the message at %d has no memory", i, pos)
-			}
-			live[e.chunk]++
-			queued += wire.HeaderSize + int(e.length) + entryOverhead
-			if e.flags&entryPong != 0 {
-				pongs++
-			}
-			switch {
-			case pos < q.fresh && e.seq <= last && e.flags&entrySilent == 0:
-				t.Fatalf("path %d: number %d after %d", i, e.seq, last)
-			case pos < q.fresh && e.flags&entryLimited != 0:
-				t.Fatalf("path %d: the message at %d was picked and has a limit", i, pos)
-			case pos >= q.fresh && e.flags&(entryWritten|entryRetrans|entryRefused|entryUnknown) != 0:
-				t.Fatalf("path %d: the message at %d was never picked and has flags %b", i, pos, e.flags)
-			case pos < q.next && (e.end < end || e.end > p.written):
-				t.Fatalf("path %d: message ends at %d after %d of %d", i, e.end, end, p.written)
-			case pos < q.next && p.proved && e.end <= p.acked && e.flags&entryQuiet == 0:
-				t.Fatalf("path %d: the message at %d ends at %d of %d acknowledged", i, pos, e.end, p.acked)
-			case pos >= q.fresh && c.stopped(e.dport) && e.flags&entryCanceled == 0 && (i > 0 || pos >= c.barrier):
-				t.Fatalf("path %d: the message at %d is to a held port", i, pos)
-			}
-			if pos < q.fresh && e.flags&entrySilent == 0 {
-				last = e.seq
-			}
-			if pos < q.next {
-				end = e.end
-			}
-		}
-		checkOps(t, c, p)
-		bytes := 0
-		for k := range p.shelf.list {
-			e := &p.shelf.list[k]
-			live[e.chunk]++
-			queued += wire.HeaderSize + int(e.length) + entryOverhead
-			bytes += e.size()
-			if e.flags&entryPong != 0 {
-				pongs++
-			}
-			if !c.stopped(e.dport) || e.seq != 0 && e.flags&entryLimited == 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entryQuiet|entryHole) != 0 {
-				t.Fatalf("path %d: held back is %+v", i, *e)
-			}
-			if e.flags&entryOp == 0 {
-				continue
-			}
-			if op := c.ops[e.token]; op == nil || op.pos != shelved || op.path != i || op.begun {
-				t.Fatalf("path %d: a message that is held back has operation %+v", i, op)
-			}
-		}
-		if bytes != p.shelf.bytes || p.shelf.list != nil && len(p.shelf.list) == 0 {
-			t.Fatalf("path %d: %d bytes held back, counted %d, list %v", i, bytes, p.shelf.bytes, p.shelf.list)
-		}
-		if pongs != p.pongs {
-			t.Fatalf("path %d: %d pongs, counted %d", i, pongs, p.pongs)
-		}
-		if p.nextOff > 0 && (q.next == q.fresh || p.nextOff >= q.at(q.next).size()) {
-			t.Fatalf("path %d: %d bytes of nothing are written", i, p.nextOff)
-		}
-		if (p.link == 0) != (p.state == Down || p.state == Connecting) {
-			t.Fatalf("path %d: %v with link %d", i, p.state, p.link)
-		}
-		if tail := p.log.tail; tail != nil {
-			live[tail] += 0
-		}
-	}
-	for ck, n := range live {
-		if ck.live != n {
-			t.Fatalf("a chunk counts %d messages and has %d", ck.live, n)
-		}
-	}
-	if ports := countPorts(c); ports != c.holding || (ports == 0) != (c.holds == nil) {
-		t.Fatalf("%d ports held, counted %d", ports, c.holding)
-	}
-	if c.remote != nil && *c.remote == (wire.CongestionMap{}) {
-		t.Fatal("an empty congestion map is kept")
-	}
-	if queued != c.queued {
-		t.Fatalf("%d bytes queued, counted %d", queued, c.queued)
+	if err := check(c); err != nil {
+		t.Helper() // here alone, because it costs more than all of check
+		t.Fatal(err)
 	}
 }
 
-// countPorts counts the ports that are held.
-func countPorts(c *Conn) (n int) {
-	if c.holds != nil {
-		for _, b := range c.holds {
-			n += bits.OnesCount8(b)
+// census counts what the messages of a core keep.
+type census struct {
+	live   map[*chunk]int // messages in a chunk
+	queued int            // bytes
+	pongs  int
+}
+
+func (n *census) count(e *entry) {
+	n.live[e.chunk]++
+	n.queued += wire.HeaderSize + int(e.length) + entryOverhead
+	if e.flags&entryPong != 0 {
+		n.pongs++
+	}
+}
+
+func check(c *Conn) error {
+	n := census{live: map[*chunk]int{}}
+	for i := range c.paths {
+		if err := checkPath(c, &c.paths[i], &n); err != nil {
+			return fmt.Errorf("path %d: %w", i, err)
 		}
 	}
-	return n
+	for ck, messages := range n.live {
+		if ck.live != messages {
+			return fmt.Errorf("a chunk counts %d messages and has %d", ck.live, messages)
+		}
+	}
+	if ports := countPorts(c.holds); ports != c.holding || (ports == 0) != (c.holds == nil) {
+		return fmt.Errorf("%d ports held, counted %d", ports, c.holding)
+	}
+	if c.remote != nil && *c.remote == (wire.CongestionMap{}) {
+		return errors.New("an empty congestion map is kept")
+	}
+	if n.queued != c.queued {
+		return fmt.Errorf("%d bytes queued, counted %d", n.queued, c.queued)
+	}
+	return nil
+}
+
+func checkPath(c *Conn, p *path, n *census) error {
+	n.pongs = 0
+	for _, of := range [...]func(*Conn, *path, *census) error{checkQueue, checkShelf, checkOps} {
+		if err := of(c, p, n); err != nil {
+			return err
+		}
+	}
+	if n.pongs != p.pongs {
+		return fmt.Errorf("%d pongs, counted %d", n.pongs, p.pongs)
+	}
+	if (p.link == 0) != (p.state == Down || p.state == Connecting) {
+		return fmt.Errorf("%v with link %d", p.state, p.link)
+	}
+	if tail := p.log.tail; tail != nil {
+		n.live[tail] += 0
+	}
+	return nil
+}
+
+func checkQueue(c *Conn, p *path, n *census) error {
+	q := &p.q
+	if q.first > q.next || q.next > q.tail || q.first > q.fresh || q.fresh > q.tail || q.len() > len(q.ring) {
+		return fmt.Errorf("first %d, next %d, fresh %d, tail %d, ring %d", q.first, q.next, q.fresh, q.tail, len(q.ring))
+	}
+	if p.nextOff > 0 && (q.next == q.fresh || p.nextOff >= q.at(q.next).size()) {
+		return fmt.Errorf("%d bytes of nothing are written", p.nextOff)
+	}
+	var last, end uint64
+	unsent := 0
+	for pos := q.first; pos < q.tail; pos++ {
+		e := q.at(pos)
+		if e.flags&entryHole != 0 {
+			continue // see checkOps
+		}
+		if e.chunk == nil || e.chunk.b == nil {
+			return fmt.Errorf("the message at %d has no memory", pos)
+		}
+		n.count(e)
+		switch {
+		case pos < q.fresh && e.seq <= last && e.flags&entrySilent == 0:
+			return fmt.Errorf("number %d after %d", e.seq, last)
+		case pos < q.fresh && e.flags&entryLimited != 0:
+			return fmt.Errorf("the message at %d was picked and has a limit", pos)
+		case pos >= q.fresh && e.flags&(entryWritten|entryRetrans|entryRefused|entryUnknown) != 0:
+			return fmt.Errorf("the message at %d was never picked and has flags %b", pos, e.flags)
+		case pos < q.next && (e.end < end || e.end > p.written):
+			return fmt.Errorf("message ends at %d after %d of %d", e.end, end, p.written)
+		case pos < q.next && p.proved && e.end <= p.acked && e.flags&entryQuiet == 0:
+			return fmt.Errorf("the message at %d ends at %d of %d acknowledged", pos, e.end, p.acked)
+		case pos >= q.fresh && c.stopped(e.dport) && e.flags&entryCanceled == 0 && (p.index > 0 || pos >= c.barrier):
+			return fmt.Errorf("the message at %d is to a held port", pos)
+		}
+		if pos < q.fresh && e.flags&entrySilent == 0 {
+			last = e.seq
+		}
+		if pos < q.next {
+			end = e.end
+		} else {
+			unsent += wire.HeaderSize + int(e.length)
+		}
+	}
+	if unsent != q.unsent {
+		return fmt.Errorf("%d bytes unsent, counted %d", unsent, q.unsent)
+	}
+	return nil
+}
+
+// checkShelf checks what a path holds back.
+func checkShelf(c *Conn, p *path, n *census) error {
+	bytes := 0
+	for k := range p.shelf.list {
+		e := &p.shelf.list[k]
+		n.count(e)
+		bytes += e.size()
+		if !c.stopped(e.dport) || e.seq != 0 && e.flags&entryLimited == 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entryQuiet|entryHole) != 0 {
+			return fmt.Errorf("held back is %+v", *e)
+		}
+		if e.flags&entryOp == 0 {
+			continue
+		}
+		if op := c.ops[e.token]; op == nil || op.pos != shelved || op.path != p.index || op.begun {
+			return fmt.Errorf("a message that is held back has operation %+v", op)
+		}
+	}
+	if bytes != p.shelf.bytes || p.shelf.list != nil && len(p.shelf.list) == 0 {
+		return fmt.Errorf("%d bytes held back, counted %d, list %v", bytes, p.shelf.bytes, p.shelf.list)
+	}
+	return nil
 }
 
 // checkOps checks what a path keeps of operations and of messages that ended
 // before those in front of them.
-func checkOps(t testing.TB, c *Conn, p *path) {
-	t.Helper()
+func checkOps(c *Conn, p *path, _ *census) error {
 	q := &p.q
 	var holes, quiet, pending int
 	for pos := q.first; pos < q.tail; pos++ {
@@ -202,7 +232,7 @@ func checkOps(t testing.TB, c *Conn, p *path) {
 		if e.flags&entryHole != 0 {
 			holes++
 			if pos == q.first || pos >= q.next || e.chunk != nil || e.acct != nil || e.body != nil {
-				t.Fatalf("path %d: a hole at %d of %d to %d is %+v", p.index, pos, q.first, q.next, *e)
+				return fmt.Errorf("a hole at %d of %d to %d is %+v", pos, q.first, q.next, *e)
 			}
 			continue
 		}
@@ -211,33 +241,44 @@ func checkOps(t testing.TB, c *Conn, p *path) {
 		}
 		if e.flags&entryOp == 0 {
 			if e.flags&(entrySilent|entryQuiet) != 0 {
-				t.Fatalf("path %d: the message at %d has no operation and flags %b", p.index, pos, e.flags)
+				return fmt.Errorf("the message at %d has no operation and flags %b", pos, e.flags)
 			}
 			continue
 		}
 		op := c.ops[e.token]
 		if op == nil || op.pos != pos || op.path != p.index {
-			t.Fatalf("path %d: the message at %d has operation %+v", p.index, pos, op)
+			return fmt.Errorf("the message at %d has operation %+v", pos, op)
 		}
 		if op.begun && !op.done {
 			pending++
 		}
 		switch {
 		case pos < q.next && !op.begun, pos > q.next && op.begun, op.begun && p.link == 0:
-			t.Fatalf("path %d: the operation at %d, where %d is next, was begun: %v", p.index, pos, q.next, op.begun)
+			return fmt.Errorf("the operation at %d, where %d is next, was begun: %v", pos, q.next, op.begun)
 		case e.flags&entryQuiet != 0 && (pos >= q.next || op.done):
-			t.Fatalf("path %d: the message at %d waits for an operation that is done: %v", p.index, pos, op.done)
+			return fmt.Errorf("the message at %d waits for an operation that is done: %v", pos, op.done)
 		}
 	}
 	if holes != p.holes || quiet != p.quiet || pending != p.pending || 2*holes > max(1, int(q.next-q.first)) {
-		t.Fatalf("path %d: %d holes, %d quiet, %d pending in %d; counted %d, %d, %d", p.index, holes, quiet, pending, q.next-q.first, p.holes, p.quiet, p.pending)
+		return fmt.Errorf("%d holes, %d quiet, %d pending in %d; counted %d, %d, %d", holes, quiet, pending, q.next-q.first, p.holes, p.quiet, p.pending)
 	}
 	if p.hold && !p.bound {
-		t.Fatalf("path %d: held and not bound", p.index)
+		return fmt.Errorf("held and not bound")
 	}
 	if p.bound {
 		if e := q.at(q.next); q.next == q.tail || e.flags&entryOp == 0 || !c.ops[e.token].begun {
-			t.Fatalf("path %d: bound to a message without an operation", p.index)
+			return fmt.Errorf("bound to a message without an operation")
 		}
 	}
+	return nil
+}
+
+// countPorts is how many ports a map marks.
+func countPorts(m *wire.CongestionMap) (n int) {
+	if m != nil {
+		for i := 0; i < len(m); i += 8 {
+			n += bits.OnesCount64(binary.NativeEndian.Uint64(m[i:]))
+		}
+	}
+	return n
 }

@@ -37,12 +37,7 @@ func (o *opBench) drain(i int) (ports []uint16) {
 		o.check()
 	}
 	last := uint64(0)
-	for len(written) > 0 {
-		var h wire.Header
-		if err := h.Decode(written); err != nil {
-			o.t.Fatal(err)
-		}
-		written = written[wire.HeaderSize+int(h.Length):]
+	for _, h := range headers(o.t, written) {
 		if h.Sport != 4000 {
 			continue
 		}

@@ -9,16 +9,15 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 )
 
-// What one connection has queued, another one sends: with the numbers that it has, flagged
-// RETRANSMITTED where the peer may have it, the rest behind it, in order, and with its
-// time limit.
-func TestQueueIsContinued(t *testing.T) {
-	t.Parallel()
+// leftQueue is a connection that has ended its links for good, with six messages queued, for
+// the ports 100 to 105: the first three were written, the fourth, with a body of its own, was
+// picked, and the last has a time limit.
+func leftQueue(t *testing.T, pool *buf.Pool) *Conn {
+	t.Helper()
 	c := newConn(t, Config{FirstSequence: 1000})
 	up(t, c, 1)
 	pong(c, 0)
 	a := new(Account)
-	pool := new(buf.Pool)
 	queue := func(port uint16, limit time.Time) {
 		m := Message{Sport: 5, Dport: port, Payload: []byte{byte(port)}, Account: a, Token: uint64(port), Notify: true, Deadline: limit}
 		if port == 103 {
@@ -33,10 +32,10 @@ func TestQueueIsContinued(t *testing.T) {
 		queue(port, time.Time{})
 	}
 	var b Batch
-	for c.Fill(0, &b) { // all but 103 is written whole
-		c.Wrote(0, take(&b, 3*(wire.HeaderSize+1), 0))
-		break
+	if !c.Fill(0, &b) {
+		t.Fatal("nothing to write")
 	}
+	c.Wrote(0, take(&b, 3*(wire.HeaderSize+1), 0))
 	queue(104, time.Time{})
 	queue(105, epochTime.Add(time.Second))
 	if c.Settled() {
@@ -48,6 +47,16 @@ func TestQueueIsContinued(t *testing.T) {
 	if !c.Settled() {
 		t.Error("not settled without a link")
 	}
+	return c
+}
+
+// What one connection has queued, another one sends: with the numbers that it has, flagged
+// RETRANSMITTED where the peer may have it, the rest behind it, in order, and with its
+// time limit.
+func TestQueueIsContinued(t *testing.T) {
+	t.Parallel()
+	pool := new(buf.Pool)
+	c := leftQueue(t, pool)
 	d := newConn(t, Config{FirstSequence: 1})
 	legacy := c.Legacy()
 	d.Inherit(legacy)
@@ -74,23 +83,15 @@ func TestQueueIsContinued(t *testing.T) {
 	d.Dialed(epochTime, 0, 2)
 	var last uint64
 	port := uint16(100)
-	for d.Fill(0, &b) {
-		for rest := octets(&b); len(rest) > 0; {
-			var h wire.Header
-			if err := h.Decode(rest); err != nil {
-				t.Fatal(err)
-			}
-			rest = rest[wire.HeaderSize+int(h.Length):]
-			if h.IsCongestion() || h.Sport == wire.PortProbe {
-				continue
-			}
-			if h.Dport != port || h.Retransmitted() != (port < 103) || h.Sequence <= last {
-				t.Errorf("%+v, want port %d", h, port)
-			}
-			last = h.Sequence
-			port++
+	for _, h := range headers(t, written(d, 0)) {
+		if h.IsCongestion() || h.Sport == wire.PortProbe {
+			continue
 		}
-		d.Wrote(0, all(&b))
+		if h.Dport != port || h.Retransmitted() != (port < 103) || h.Sequence <= last {
+			t.Errorf("%+v, want port %d", h, port)
+		}
+		last = h.Sequence
+		port++
 	}
 	if port != 106 || last < legacy.Next[0] {
 		t.Errorf("the last message is for port %d, its number %d", port-1, last)

@@ -3,6 +3,7 @@ package conn
 import (
 	"testing"
 
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -13,6 +14,20 @@ func octets(b *Batch) []byte {
 		all = append(append(all, b.Frames[i].Head...), b.Frames[i].Body...)
 	}
 	return all[len(all)-b.Bytes:]
+}
+
+// headers are those of the messages in a stream.
+func headers(t testing.TB, stream []byte) (all []wire.Header) {
+	t.Helper()
+	for len(stream) > 0 {
+		var h wire.Header
+		if err := h.Decode(stream); err != nil {
+			t.Fatal(err)
+		}
+		stream = stream[wire.HeaderSize+int(h.Length):]
+		all = append(all, h)
+	}
+	return all
 }
 
 // all is a whole batch.

@@ -4,7 +4,8 @@
 # that is no test (format, vet, build) as one failure.
 #
 #   FUZZTIME=30s   time, or with an x inputs, for each fuzz target; default 300 to 30,000 inputs
-#   STAGES="vet unit"   only these stages
+#   STAGES="vet pure"   only these stages
+#   REPORTS=dir   keep the events of the tests there, and JUnit's form of them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . test/lib.sh
@@ -12,6 +13,10 @@ cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 tally=$tmp/tally
+within=() # command that tests run within
+reports=${REPORTS:-$tmp/reports}
+mkdir -p "$reports"
+rm -f "$reports"/*.json "$reports"/*.xml
 : >"$tally"
 SECONDS=0
 
@@ -28,21 +33,62 @@ stage() {
     set -e
     if [ $rc -ne 0 ]; then
         echo "FAILED: $name"
-        awk -v s="$name" '$1 == s && $3 > 0 { found = 1 } END { exit !found }' "$tally" || echo "$name 0 1 0" >>"$tally"
+        # A stage that is no test is one failure.
+        grep -qE "\"stage\":\"(live-)?$name\".*\"failed\":[1-9]" "$tally" || printf '{"stage":"%s","failed":1}\n' "$name" >>"$tally"
     fi
 }
 
 # skip NAME REASON: one visible line, counted.
 skip() {
     echo "SKIP $1: $2"
-    echo "$1 0 0 1" >>"$tally"
+    printf '{"stage":"%s","skipped":1,"skips":{"%s":1}}\n' "$1" "${2//[\"\\]/}" >>"$tally"
 }
 
-# tests NAME ARGUMENTS...: go test, counted.
+# tests NAME ARGUMENTS...: go test, counted. It says which package is done, and keeps the
+# events in $reports.
 tests() {
-    local name=$1
-    shift
-    go test -json "$@" | "$tmp/testsum" -stage "$name" -tally "$tally"
+    run_tests "" "$@"
+}
+
+# tests_again NAME ARGUMENTS...: the same for tests on real time: one that fails is run again.
+tests_again() {
+    run_tests again "$@"
+}
+
+run_tests() {
+    local again=$1 name=$2
+    shift 2
+    # A failed test is run again with the flags that all packages have.
+    local arg flags=() packages=() tags=() count
+    for arg in "$@"; do
+        case $arg in
+        ./*) packages+=("$arg") ;;
+        -p=* | -shuffle=*) ;;
+        *) flags+=("$arg") ;;
+        esac
+        case $arg in -tags=*) tags=("$arg") ;; esac
+    done
+    count=$(go list "${tags[@]}" -f '{{if or .TestGoFiles .XTestGoFiles}}x{{end}}' "${packages[@]}" | grep -c x)
+    # A failure is told by testsum, below.
+    "${within[@]}" "$tmp/gotestsum" --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary all --no-color \
+        --jsonfile "$reports/$name.json" --junitfile "$reports/$name.xml" -- "$@" | progress "$name" "$count" || true
+    "$tmp/testsum" -stage "$name" -tally "$tally" ${again:+-again "go test ${flags[*]}"} <"$reports/$name.json"
+}
+
+# progress NAME N numbers the lines that tell of packages.
+progress() {
+    local line i=0
+    while IFS= read -r line; do
+        case $line in
+        PASS* | FAIL* | SKIP*) printf '[%s %d of %d, %d s] %s\n' "$1" $((++i)) "$2" "$SECONDS" "$line" ;;
+        *) printf '%s\n' "$line" ;;
+        esac
+    done
+}
+
+# live_packages are the packages that have tests of the stage live: files say so by a build tag.
+live_packages() {
+    grep -rlE --include='*_test.go' '^//go:build ([^!]*[^!a-z])?live\b' . | xargs -n 1 dirname | sort -u
 }
 
 format() {
@@ -53,22 +99,29 @@ format() {
 
 vet() {
     go vet ./...
+    go vet -tags live ./...
     if [ -d test/interop ]; then
         go vet -tags interop ./test/interop/...
     fi
 }
 
+# check is staticcheck over both stages of tests: what one of them uses is not unused.
+check() {
+    go tool staticcheck -matrix ./... <<'END'
+pure:
+live: -tags=live
+END
+}
+
 # fuzz runs each target of the module.
 fuzz() {
-    local targets pkg target failed=0
-    # go test -list prints names, then the package they belong to.
-    go test -list '^Fuzz' ./... >"$tmp/list" || failed=1
-    targets=$(awk '/^Fuzz/ { names[n++] = $1 } /^ok/ { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }' "$tmp/list")
-    [ -n "$targets" ] || { echo 'no fuzz targets'; return 1; }
-    echo "$(wc -l <<<"$targets") targets"
-    while read -r pkg target; do
-        fuzz_one "$pkg" "$target" || failed=1
-    done <<<"$targets"
+    local file target failed=0
+    grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort >"$tmp/list"
+    [ -s "$tmp/list" ] || { echo 'no fuzz targets'; return 1; }
+    echo "$(wc -l <"$tmp/list") targets"
+    while IFS=: read -r file target; do
+        fuzz_one "$(dirname "$file")" "${target#func }" || failed=1
+    done <"$tmp/list"
     return $failed
 }
 
@@ -85,7 +138,7 @@ fuzz_one() {
     iwarp.FuzzReceiverMatchesItsTwin | rds.FuzzSession) inputs=300x ;;
     esac
     for try in 1 2; do
-        go test -json -run '^$' -fuzz "^$2\$" -fuzztime "${FUZZTIME:-$inputs}" -fuzzminimizetime 0x "$1" </dev/null >"$tmp/fuzz" 2>&1 || true
+        go test -json -run '^$' -fuzz "^$2\$" -fuzztime "${FUZZTIME:-$inputs}" -fuzzminimizetime 0x $(fuzz_tags "$1" "$2") "$1" </dev/null >"$tmp/fuzz" 2>&1 || true
         if [ $try = 1 ] && grep -q 'context deadline exceeded' "$tmp/fuzz" && ! grep -q 'Failing input' "$tmp/fuzz"; then
             continue
         fi
@@ -95,6 +148,11 @@ fuzz_one() {
     echo "$1 $2"
     cat "$tmp/report"
     return 1
+}
+
+# fuzz_tags PACKAGE TARGET: the tag of a target that needs real sockets.
+fuzz_tags() {
+    ! grep -lE "^func $2\\b" "$1"/*_test.go | xargs grep -qE '^//go:build ([^!]*[^!a-z])?live\b' || echo -tags=live
 }
 
 # generate compiles the programs for the kernel anew, in a copy, and compares.
@@ -145,7 +203,7 @@ demo() {
 }
 
 interop() {
-    tests interop -tags interop ./test/interop/... -count=1 -v -timeout 20m
+    tests_again interop -tags=interop -count=1 -timeout=20m ./test/interop
 }
 
 # interop_missing says why the interop tests cannot run here.
@@ -157,10 +215,11 @@ interop_missing() {
 
 modules
 go build -o "$tmp/testsum" ./internal/testsum
+go build -o "$tmp/gotestsum" gotest.tools/gotestsum
 
 stage format format
 stage vet vet
-stage staticcheck go tool staticcheck ./...
+stage staticcheck check
 stage tidy go mod tidy -diff
 case " ${STAGES:-generate} " in
 *" generate "*)
@@ -172,23 +231,47 @@ case " ${STAGES:-generate} " in
     fi
     ;;
 esac
-race=()
-case " ${STAGES:-unit} " in
-*" unit "*)
+flags=(-tags=invariants -shuffle=on)
+case " ${STAGES:-pure live} " in
+*" pure "* | *" live "*)
     # The race detector is linked by a C compiler. A plain build needs none.
     [ "$(go env CGO_ENABLED)" = 1 ] || need gcc libc6-dev || echo "$need_why"
     if [ "$(go env CGO_ENABLED)" = 1 ]; then
-        race=(-race)
+        flags+=(-race)
     else
         skip race "the race detector needs gcc and libc6-dev: ${need_why:-CGO_ENABLED is 0}"
     fi
     need tshark iproute2 || echo "$need_why" # read our captures, make namespaces; tests that lack one skip
     ;;
 esac
-stage unit tests unit "${race[@]}" -shuffle=on ./...
-# Without the race detector: counts that are exact only so, and the kill test with all its 200 kills.
-stage allocations tests allocations -count=1 -run 'Alloc|TenThousand|ApplicationsAreKilled' ./conn/... ./mr/... ./rds/... ./internal/... ./transport/...
-stage invariants tests invariants -tags invariants ./conn/... ./mr/... ./xrc/... ./transport/... ./internal/...
+
+# pure tests depend on no network, and where that is possible they have none.
+pure() {
+    local within=()
+    ! unshare -n true 2>/dev/null || within=(unshare -n)
+    tests pure "${flags[@]}" ./...
+}
+
+# live tests have sockets, processes and time of their own. One package is tested at a time, so
+# that they do not fight for the processors.
+live() {
+    # shellcheck disable=SC2046 # a word for each package
+    tests_again live -p=1 "${flags[@]/#-tags=/-tags=live,}" $(live_packages)
+}
+
+# allocations are counted without the race detector, which allocates by itself, and so is the kill
+# test with all its 200 kills.
+allocations() {
+    local dirs=(./conn/... ./mr/... ./rds/... ./internal/... ./transport/...)
+    local run='-run=Alloc|TenThousand|ApplicationsAreKilled' status=0
+    tests allocations -count=1 "$run" "${dirs[@]}" || status=1
+    tests_again live-allocations -count=1 -p=1 -tags=live "$run" "${dirs[@]}" || status=1
+    return $status
+}
+
+stage pure pure
+stage live live
+stage allocations allocations
 stage fuzz fuzz
 if [ -f benchmarks/go.mod ]; then
     stage benchmarks benchmarks
@@ -216,6 +299,10 @@ case " ${STAGES:-interop} " in
 esac
 
 printf '== done (%d s)\n' "$SECONDS"
-failed=$(awk '{ n += $3 } END { print n + 0 }' "$tally")
-"$tmp/testsum" -total "$tally"
-[ "$failed" -eq 0 ]
+if ls "$reports"/*.json >/dev/null 2>&1; then
+    echo 'the slowest tests:'
+    cat "$reports"/*.json | "$tmp/gotestsum" tool slowest --num 20
+fi
+# The day of the commit, not today's: what a commit's run says stays true.
+today=$(git log -1 --format=%cs 2>/dev/null || date +%F)
+"$tmp/testsum" -total "$tally" -known test/flaky.txt -today "$today"

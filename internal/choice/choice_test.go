@@ -5,7 +5,6 @@ import (
 	"errors"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,8 +32,7 @@ func TestUnknownPeer(t *testing.T) {
 		{"other is silent", refuses, silent, "", [2]int{1, 1}, [2]int{1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, time.Second)
+			bubble(t, time.Second, func(t *testing.T, r *rig) {
 				r.preferred.set(c.preferred)
 				r.other.set(c.other)
 				r.wantChosen("before", "")
@@ -54,18 +52,18 @@ func TestUnknownPeer(t *testing.T) {
 
 // Who is refused by both hears both reasons.
 func TestBothErrors(t *testing.T) {
-	r := newRig(t, time.Second)
-	r.preferred.set(rejects)
-	err := r.wantDial("dial", long, "")
-	if !errors.Is(err, errRejected) || !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("%v", err)
-	}
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
+		r.preferred.set(rejects)
+		err := r.wantDial("dial", long, "")
+		if !errors.Is(err, errRejected) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 // The caller's time is over first: the other transport is not asked.
 func TestCallerGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Second)
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
 		r.preferred.set(silent)
 		r.other.set(answers)
 		if err := r.wantDial("dial", time.Second/2, ""); !errors.Is(err, context.DeadlineExceeded) {
@@ -102,8 +100,7 @@ func TestKnownPeer(t *testing.T) {
 		{"other and preferred refused", refuses, refuses, refuses, "", "", [2]int{1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, time.Second)
+			bubble(t, time.Second, func(t *testing.T, r *rig) {
 				first := map[answer]string{answers: "new", refuses: "old"}[c.by]
 				r.preferred.set(c.by)
 				r.other.set(answers)
@@ -129,22 +126,22 @@ func TestKnownPeer(t *testing.T) {
 // A peer that went away and comes back speaking the preferred transport, too, is
 // served by that.
 func TestPeerIsUpgraded(t *testing.T) {
-	r := newRig(t, time.Second)
-	r.other.set(answers)
-	_ = r.wantDial("old", long, "old")
-	r.other.set(refuses)
-	_ = r.wantDial("gone", long, "")
-	r.preferred.set(answers)
-	r.other.set(answers)
-	_ = r.wantDial("back", long, "new")
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
+		r.other.set(answers)
+		_ = r.wantDial("old", long, "old")
+		r.other.set(refuses)
+		_ = r.wantDial("gone", long, "")
+		r.preferred.set(answers)
+		r.other.set(answers)
+		_ = r.wantDial("back", long, "new")
+	})
 }
 
 // A peer that was about to listen when it was asked is not taken for one that lacks the
 // preferred transport because it listens now, to both.
 func TestPeerComesUpWhileAsked(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) { // where nobody is silent because it has to wait its turn
-			r := newRig(t, 50*time.Millisecond)
+		bubble(t, 50*time.Millisecond, func(t *testing.T, r *rig) { // where nobody is silent because it has to wait its turn
 			if before { // and is known, and has been away for long
 				r.preferred.set(answers)
 				_ = r.wantDial("before", long, "new")
@@ -171,120 +168,125 @@ func TestPeerComesUpWhileAsked(t *testing.T) {
 
 // A peer that is the side that dials has chosen when it connects, and may choose anew.
 func TestInboundDecides(t *testing.T) {
-	r := newRig(t, time.Second)
-	r.preferred.set(answers)
-	r.other.set(answers)
-	chosen := func(what, want string) {
-		t.Helper()
-		if by := r.Chosen(us, below); by != want {
-			t.Errorf("%s: %q is chosen, want %q", what, by, want)
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
+		r.preferred.set(answers)
+		r.other.set(answers)
+		chosen := func(what, want string) {
+			t.Helper()
+			if by := r.Chosen(us, below); by != want {
+				t.Errorf("%s: %q is chosen, want %q", what, by, want)
+			}
 		}
-	}
-	l, ok := r.connect(r.other, below)
-	chosen("inbound, not in use", "")
-	r.Taken(l)
-	chosen("inbound", "old")
-	if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
-		t.Error(err)
-	}
-	r.wantDials("a knock", 0, 1)
-	m, again := r.connect(r.preferred, below)
-	chosen("another, not in use", "old")
-	r.Taken(m)
-	chosen("inbound again", "new")
-	r.Ended(us, below, true)
-	chosen("a peer without links", "new")
-	if !ok || !again || l.wasAborted() || m.wasAborted() {
-		t.Errorf("accepted %v and %v", ok, again)
-	}
-	if w := r.log.FilterLevelExact(zap.WarnLevel).Len(); w != 1 {
-		t.Errorf("%d warnings of one change", w)
-	}
-	defer func() {
-		r.Ended(us, below, false)
-		chosen("a peer that is forgotten", "")
-	}()
-	if to := r.Target(us, below); to != "" {
-		t.Errorf("its links have to be of %q", to)
-	}
-	if err := r.Move(us, below, "old", "a test"); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("moved: %v", err)
-	}
+		l, ok := r.connect(r.other, below)
+		chosen("inbound, not in use", "")
+		r.Taken(l)
+		chosen("inbound", "old")
+		if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
+			t.Error(err)
+		}
+		r.wantDials("a knock", 0, 1)
+		m, again := r.connect(r.preferred, below)
+		chosen("another, not in use", "old")
+		r.Taken(m)
+		chosen("inbound again", "new")
+		r.Ended(us, below, true)
+		chosen("a peer without links", "new")
+		if !ok || !again || l.wasAborted() || m.wasAborted() {
+			t.Errorf("accepted %v and %v", ok, again)
+		}
+		if w := r.log.FilterLevelExact(zap.WarnLevel).Len(); w != 1 {
+			t.Errorf("%d warnings of one change", w)
+		}
+		defer func() {
+			r.Ended(us, below, false)
+			chosen("a peer that is forgotten", "")
+		}()
+		if to := r.Target(us, below); to != "" {
+			t.Errorf("its links have to be of %q", to)
+		}
+		if err := r.Move(us, below, "old", "a test"); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("moved: %v", err)
+		}
+	})
 }
 
 // Knocks, of the side that does not dial, settle nothing: neither ours nor the peer's.
 func TestKnocksDecideNothing(t *testing.T) {
-	r := newRig(t, time.Second)
-	r.other.set(answers)
-	if l, ok := r.connect(r.other, them); !ok || l.wasAborted() {
-		t.Error("a knock is not accepted")
-	}
-	r.wantChosen("knocked", "")
-	if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
-		t.Error(err)
-	}
-	r.wantDials("a knock", 1, 1)
-	if by := r.Chosen(us, below); by != "" {
-		t.Errorf("%q is chosen", by)
-	}
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
+		r.other.set(answers)
+		l, ok := r.connect(r.other, them)
+		r.Taken(l)
+		if !ok || l.wasAborted() {
+			t.Error("a knock is not accepted")
+		}
+		r.wantChosen("knocked", "")
+		if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
+			t.Error(err)
+		}
+		r.wantDials("a knock", 1, 1)
+		if by := r.Chosen(us, below); by != "" {
+			t.Errorf("%q is chosen", by)
+		}
+	})
 }
 
 func TestForce(t *testing.T) {
-	r := newRig(t, time.Second)
-	r.preferred.set(answers)
-	r.other.set(refuses)
-	if err := r.Force(them, "newer"); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("no such transport: %v", err)
-	}
-	r.wantChosen("no such transport", "")
-	if err := r.Force(them, "old"); err != nil {
-		t.Fatal(err)
-	}
-	r.wantChosen("forced", "old")
-	_ = r.wantDial("not what it speaks", long, "")
-	r.wantDials("not what it speaks", 0, 1)
-	r.wantChosen("refused", "old")
-	if _, ok := r.connect(r.preferred, them); ok || r.Admits(them, "new") {
-		t.Error("an inbound link of the other transport was accepted")
-	}
-	if l, ok := r.connect(r.other, them); l.wasAborted() || !ok || !r.Admits(them, "old") {
-		t.Error("an inbound link of the right transport was not accepted")
-	}
-	if err := r.Force(them, "old"); err != nil {
-		t.Errorf("again: %v", err)
-	}
-	if err := r.Force(them, "new"); !errors.Is(err, errForced) {
-		t.Errorf("and the opposite: %v", err)
-	}
-	r.wantChosen("in the end", "old")
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
+		r.preferred.set(answers)
+		r.other.set(refuses)
+		if err := r.Force(them, "newer"); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("no such transport: %v", err)
+		}
+		r.wantChosen("no such transport", "")
+		if err := r.Force(them, "old"); err != nil {
+			t.Fatal(err)
+		}
+		r.wantChosen("forced", "old")
+		_ = r.wantDial("not what it speaks", long, "")
+		r.wantDials("not what it speaks", 0, 1)
+		r.wantChosen("refused", "old")
+		if _, ok := r.connect(r.preferred, them); ok || r.Admits(them, "new") {
+			t.Error("an inbound link of the other transport was accepted")
+		}
+		if l, ok := r.connect(r.other, them); l.wasAborted() || !ok || !r.Admits(them, "old") {
+			t.Error("an inbound link of the right transport was not accepted")
+		}
+		if err := r.Force(them, "old"); err != nil {
+			t.Errorf("again: %v", err)
+		}
+		if err := r.Force(them, "new"); !errors.Is(err, errForced) {
+			t.Errorf("and the opposite: %v", err)
+		}
+		r.wantChosen("in the end", "old")
+	})
 }
 
 // A dial that is under way when its peer is forced ends as it must.
 func TestForcedWhileDialing(t *testing.T) {
-	r := newRig(t, long)
-	r.preferred.hold = make(chan struct{})
-	r.preferred.set(answers)
-	r.other.set(answers)
-	done := make(chan string, 1)
-	go func() {
-		name, _ := r.dial(context.Background())
-		done <- name
-	}()
-	<-r.preferred.dialing
-	if err := r.Force(them, "old"); err != nil {
-		t.Fatal(err)
-	}
-	close(r.preferred.hold)
-	if got := <-done; got != "old" {
-		t.Errorf("%q answered", got)
-	}
-	r.wantChosen("forced", "old")
+	bubble(t, long, func(t *testing.T, r *rig) {
+		r.preferred.hold = make(chan struct{})
+		r.preferred.set(answers)
+		r.other.set(answers)
+		done := make(chan string, 1)
+		go func() {
+			name, _ := r.dial(context.Background())
+			done <- name
+		}()
+		<-r.preferred.dialing
+		if err := r.Force(them, "old"); err != nil {
+			t.Fatal(err)
+		}
+		close(r.preferred.hold)
+		if got := <-done; got != "old" {
+			t.Errorf("%q answered", got)
+		}
+		r.wantChosen("forced", "old")
+	})
 }
 
 // Dials at the same time, of which one hears nothing, end with one choice.
 func TestConcurrentDials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Second)
+	bubble(t, time.Second, func(t *testing.T, r *rig) {
 		r.preferred.set(silent)
 		r.other.set(answers)
 		done := make(chan string, 1)
@@ -308,32 +310,33 @@ func TestConcurrentDials(t *testing.T) {
 
 // Many dials and inbound links at once; the race detector looks on.
 func TestMany(t *testing.T) {
-	r := newRig(t, long)
-	r.preferred.set(answers)
-	r.other.set(answers)
-	const n = 20
-	done := make(chan string, n)
-	for range n {
-		go func() {
-			name, err := r.dial(context.Background())
-			if err != nil {
-				t.Error(err)
-			}
-			done <- name
-		}()
-		go r.connect(r.preferred, them)
-	}
-	for range n {
-		if got := <-done; got != "new" {
-			t.Errorf("%q answered", got)
+	bubble(t, long, func(t *testing.T, r *rig) {
+		r.preferred.set(answers)
+		r.other.set(answers)
+		const n = 20
+		done := make(chan string, n)
+		for range n {
+			go func() {
+				name, err := r.dial(context.Background())
+				if err != nil {
+					t.Error(err)
+				}
+				done <- name
+			}()
+			go r.connect(r.preferred, them)
 		}
-	}
-	r.wantChosen("all", "new")
+		for range n {
+			if got := <-done; got != "new" {
+				t.Errorf("%q answered", got)
+			}
+		}
+		r.wantChosen("all", "new")
+	})
 }
 
 // A policy that is closed asks nothing more, and gives no links.
 func TestClosed(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		fallen(r)
 		pass(29 * time.Second)
 		r.Close()

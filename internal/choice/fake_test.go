@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,7 +50,6 @@ type fake struct {
 	asks    int
 
 	answered func(*fakeLink) // if not nil, a dial calls it with its link
-
 }
 
 func newFake(name string) *fake { return &fake{name: name, dialing: make(chan struct{}, 100)} }
@@ -205,6 +205,12 @@ func newRig(t testing.TB, patience time.Duration) *rig {
 	})
 	t.Cleanup(r.Close) // questions end
 	return r
+}
+
+// bubble runs f in virtual time, with a rig of this patience; 0 is the default.
+func bubble(t *testing.T, patience time.Duration, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, patience)) })
 }
 
 // dial dials and returns the name of the transport that answered, "" with the error.

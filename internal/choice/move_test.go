@@ -11,11 +11,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// in runs f in a bubble with a rig of the default times.
-func in(t *testing.T, f func(t *testing.T, r *rig)) {
-	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, 0)) })
-}
-
 // pass lets time pass, and everything happen that is due.
 func pass(d time.Duration) {
 	<-time.After(d)
@@ -53,7 +48,7 @@ func (r *rig) warnings() []string {
 // Two lost SYNs, whose third is sent after 3 s, do not turn a pair to the other one.
 func TestLostSYN(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		in(t, func(t *testing.T, r *rig) {
+		bubble(t, 0, func(t *testing.T, r *rig) {
 			r.other.set(answers)
 			r.preferred.set(answers)
 			if known {
@@ -72,7 +67,7 @@ func TestLostSYN(t *testing.T) {
 
 // Dials that are cut short by their callers are silence, too, taken together.
 func TestShortDials(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		served(r)
 		r.preferred.set(silent)
 		for range 2 {
@@ -85,7 +80,7 @@ func TestShortDials(t *testing.T) {
 // When the network is back after a while, and both answer, the preferred one serves and
 // the other one is not connected to at all.
 func TestNetworkComesBack(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		r.preferred.set(answers)
 		_ = r.wantDial("first", long, "new")
 		r.preferred.set(silent)
@@ -104,7 +99,7 @@ func TestNetworkComesBack(t *testing.T) {
 
 // A pair that has fallen back is told so, asks, and goes back when the peer answers.
 func TestQuestionBringsBack(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		fallen(r)
 		if w := r.warnings(); len(w) != 1 || w[0] != "old: new does not answer for 5.1s" {
 			t.Errorf("%q", w)
@@ -145,7 +140,7 @@ func TestQuestionBringsBack(t *testing.T) {
 
 // At least 30 s are between two moves, whatever happens.
 func TestGap(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		fallen(r)
 		r.preferred.set(answers)
 		pass(31 * time.Second)
@@ -167,7 +162,7 @@ func TestGap(t *testing.T) {
 
 // A move that comes to nothing leaves the pair where it is, and it is asked again.
 func TestMoveFails(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		fallen(r)
 		r.preferred.set(answers)
 		pass(31 * time.Second)
@@ -192,7 +187,7 @@ func TestMoveFails(t *testing.T) {
 // and not more often because links are lost and dialed again all the time.
 func TestQuestionsAreRare(t *testing.T) {
 	for _, dials := range []bool{false, true} {
-		in(t, func(t *testing.T, r *rig) {
+		bubble(t, 0, func(t *testing.T, r *rig) {
 			r.preferred.set(refuses)
 			r.other.set(answers)
 			_ = r.wantDial("first", long, "old")
@@ -225,7 +220,7 @@ func TestQuestionsAreRare(t *testing.T) {
 // A peer without links is asked nothing. One that rests keeps its choice, and is asked again
 // after the next link; one that is forgotten is unknown.
 func TestPeersWithoutLinksAreNotAsked(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		r.preferred.set(refuses)
 		r.other.set(answers)
 		_ = r.wantDial("first", long, "old")
@@ -253,7 +248,7 @@ func TestPeersWithoutLinksAreNotAsked(t *testing.T) {
 
 // A peer that is served by configuration is not asked and does not move.
 func TestForcedNeverAsks(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		fallen(r)
 		if err := r.Force(them, "old"); err != nil {
 			t.Fatal(err)
@@ -278,7 +273,7 @@ func TestForcedNeverAsks(t *testing.T) {
 
 // A dial that was begun before the pair has moved is too late with its link.
 func TestLateDial(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		fallen(r)
 		r.other.delay = time.Minute
 		r.other.set(late)
@@ -306,7 +301,7 @@ func TestLateDial(t *testing.T) {
 
 // The knock of a peer, by the preferred transport, has it asked at once.
 func TestKnockAsks(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		r.preferred.set(refuses)
 		r.other.set(answers)
 		_ = r.wantDial("first", long, "old")
@@ -323,7 +318,7 @@ func TestKnockAsks(t *testing.T) {
 // A refusal of the transport that serves, of a peer that answers by the other one, has
 // it fall back when it has lasted, with one warning.
 func TestRefusalLasts(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		served(r)
 		r.preferred.set(refuses)
 		for range 3 {
@@ -345,7 +340,7 @@ func TestRefusalLasts(t *testing.T) {
 // the other transport, too. One of which nothing is known does, since whoever it is that
 // listens there may not speak the preferred transport.
 func TestHungPeer(t *testing.T) {
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		served(r)
 		for range 20 {
 			r.preferred.set(hangs)
@@ -356,12 +351,12 @@ func TestHungPeer(t *testing.T) {
 		r.preferred.set(silent) // and then its host is down, and comes back half
 		_ = r.wantDial("down", long, "old")
 	})
-	in(t, func(t *testing.T, r *rig) {
+	bubble(t, 0, func(t *testing.T, r *rig) {
 		r.preferred.set(hangs)
 		r.other.set(answers)
 		_ = r.wantDial("unknown", long, "old")
 	})
-	in(t, func(t *testing.T, r *rig) { // silent first, then stopped
+	bubble(t, 0, func(t *testing.T, r *rig) { // silent first, then stopped
 		r.preferred.set(answers)
 		r.other.set(silent)
 		_ = r.wantDial("first", long, "new")

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// host answers SYNs of fake attempts from some time on, as a kernel before Linux 6.5
+// host answers SYNs of fake attempts from the time up on, as a kernel before Linux 6.5
 // sends them.
 type host struct {
-	answers time.Time
-	err     error         // what it answers
-	rtt     time.Duration // how long that takes
-	open    atomic.Int32  // attempts under way, or that have got a connection
+	up   time.Time
+	err  error         // what it answers
+	rtt  time.Duration // how long that takes
+	open atomic.Int32  // attempts under way, or that have got a connection
 }
 
 func (h *host) dial(ctx context.Context) (*host, error) {
@@ -26,7 +26,7 @@ func (h *host) dial(ctx context.Context) (*host, error) {
 		syn := time.NewTimer(time.Until(began.Add(at * time.Second)))
 		select {
 		case <-syn.C:
-			if !time.Now().Before(h.answers) {
+			if !time.Now().Before(h.up) {
 				answer := time.NewTimer(h.rtt)
 				select {
 				case <-answer.C:
@@ -56,14 +56,14 @@ func TestInsistingDialIsThereSoon(t *testing.T) {
 	for _, refusal := range []error{nil, syscall.ECONNREFUSED} {
 		for outage := time.Duration(0); outage < 14*time.Second; outage += 90 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				h := &host{answers: time.Now().Add(outage), err: refusal, rtt: time.Millisecond}
+				h := &host{up: time.Now().Add(outage), err: refusal, rtt: time.Millisecond}
 				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 				defer cancel()
 				_, err := insist(ctx, h.dial, drop)
 				if !errors.Is(err, refusal) {
 					t.Errorf("outage of %v: %v", outage, err)
 				}
-				if d := time.Since(h.answers); d > time.Second {
+				if d := time.Since(h.up); d > time.Second {
 					t.Errorf("outage of %v: %v later", outage, d)
 				}
 				want := int32(1)
@@ -83,7 +83,7 @@ func TestInsistingDialIsThereSoon(t *testing.T) {
 func TestInsistingDialWaitsForSlowPath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &host{answers: time.Now(), rtt: 5 * time.Second}
+		h := &host{up: time.Now(), rtt: 5 * time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -100,7 +100,7 @@ func TestInsistingDialWaitsForSlowPath(t *testing.T) {
 func TestInsistingDialEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &host{answers: time.Now().Add(time.Hour)}
+		h := &host{up: time.Now().Add(time.Hour)}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		began := time.Now()

@@ -212,14 +212,8 @@ func TestUnlistenOffersWhatIsConnected(t *testing.T) {
 	}
 	var peers []net.Conn
 	for range first + more {
-		c, err := net.Dial("tcp4", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		if _, err := c.Write([]byte{1}); err != nil {
-			t.Fatal(err)
-		}
+		c := dial(t, ln.Addr())
+		write(t, c, []byte{1})
 		peers = append(peers, c)
 	}
 	receive(t, offered) // accept is at the first one, the kernel has the others

@@ -102,12 +102,18 @@ func connect(t testing.TB, e *Engine) (a, b *Conn) {
 func rawPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn) {
 	t.Helper()
 	addr, accepted := listen(t, e)
-	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(addr))
+	return dial(t, addr), receive(t, accepted)
+}
+
+// dial connects a plain socket.
+func dial(t testing.TB, to netip.AddrPort) *net.TCPConn {
+	t.Helper()
+	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(to))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return c, receive(t, accepted)
+	return c
 }
 
 // startedPeer is rawPeer with the connection started, its handler a recorder.

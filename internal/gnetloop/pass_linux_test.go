@@ -4,97 +4,97 @@ import (
 	"net"
 	"net/netip"
 	"testing"
-	"time"
 )
+
+// caller connects to a listener, and hears which engine accepts it.
+type caller struct {
+	*testing.T
+	to   netip.AddrPort
+	came chan string // names of engines, as they accept
+}
+
+// accept is what the engine of this name does with connections.
+func (c *caller) accept(name string) func(*Conn) {
+	return func(conn *Conn) {
+		c.came <- name
+		conn.Close(0)
+	}
+}
+
+// connect connects, and sends something at once.
+func (c *caller) connect() {
+	c.Helper()
+	write(c, dial(c, c.to), []byte("waits"))
+}
+
+func (c *caller) heard(want string) {
+	c.Helper()
+	if name := receive(c, c.came); name != want {
+		c.Fatalf("%s has accepted, want %s", name, want)
+	}
+}
+
+func (c *caller) silence(when string) {
+	c.Helper()
+	if len(c.came) > 0 {
+		c.Fatalf("accepted %s", when)
+	}
+}
 
 // What connects while an engine is paused is not refused: it waits, with what it sends, for
 // the engine to resume, or for another engine with the same socket, which accepts nothing
 // before it may.
 func TestPassedListener(t *testing.T) {
 	t.Parallel()
-	newEngine := func(in *Inheritance) *Engine {
-		t.Helper()
-		e, err := New(Options{Name: "test", EventLoops: 1, Inherited: in})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = e.Close() })
-		return e
-	}
-	came := make(chan string, 16)
-	accept := func(who string) func(*Conn) {
-		return func(c *Conn) {
-			came <- who
-			c.Close(0)
-		}
-	}
-	first := newEngine(nil)
-	ln, err := first.Listen(netip.MustParseAddrPort("127.0.0.1:0"), accept("first"))
+	c := &caller{T: t, came: make(chan string, 16)}
+	first := newEngine(t, Options{EventLoops: 1})
+	ln, err := first.Listen(newAddr(), c.accept("first"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	connect := func() {
-		t.Helper()
-		c, err := net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		if _, err := c.Write([]byte("waits")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	heard := func(want string) {
-		t.Helper()
-		select {
-		case who := <-came:
-			if who != want {
-				t.Fatalf("%s has accepted, want %s", who, want)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s has not accepted", want)
-		}
-	}
-	connect()
-	heard("first")
+	c.to = ln.Addr()
+	c.connect()
+	c.heard("first")
 	first.Pause()
-	connect()
-	if len(came) > 0 {
-		t.Fatal("accepted in a pause")
-	}
+	c.connect()
+	c.silence("in a pause")
 	first.Resume()
-	heard("first")
+	c.heard("first")
 
 	first.Pause()
-	connect()
-	passed, err := first.Listening()
-	if err != nil || len(passed) != 1 || passed[0].Local != ln.Addr() {
-		t.Fatalf("%+v, %v", passed, err)
-	}
+	c.connect()
 	begin := make(chan struct{})
-	second := newEngine(&Inheritance{Begin: begin, Listener: func(local netip.AddrPort) *net.TCPListener {
-		if local != ln.Addr() {
-			return nil
-		}
-		l, err := net.FileListener(passed[0].File)
-		if err != nil {
-			t.Error(err)
-			return nil
-		}
-		_ = passed[0].File.Close()
-		return l.(*net.TCPListener)
-	}})
-	if _, err := second.Listen(ln.Addr(), accept("second")); err != nil {
+	second := newEngine(t, Options{EventLoops: 1, Inherited: &Inheritance{Begin: begin, Listener: passed(t, first, ln)}})
+	if _, err := second.Listen(ln.Addr(), c.accept("second")); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	connect()
-	if len(came) > 0 {
-		t.Fatal("accepted before it may")
-	}
+	c.connect()
+	c.silence("before it may")
 	close(begin)
-	heard("second")
-	heard("second")
+	c.heard("second")
+	c.heard("second")
+}
+
+// passed gives away e's only socket, which is ln's.
+func passed(t *testing.T, e *Engine, ln *Listener) func(local netip.AddrPort) *net.TCPListener {
+	t.Helper()
+	all, err := e.Listening()
+	if err != nil || len(all) != 1 || all[0].Local != ln.Addr() {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	return func(local netip.AddrPort) *net.TCPListener {
+		if local != ln.Addr() {
+			return nil
+		}
+		l, err := net.FileListener(all[0].File)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		_ = all[0].File.Close()
+		return l.(*net.TCPListener)
+	}
 }

@@ -8,19 +8,6 @@ import (
 	"strings"
 )
 
-// maxLines is where a file must be split.
-const maxLines = 500
-
-// purePackages take the time and random numbers as arguments and start no
-// goroutine: the same input gives the same output.
-var purePackages = []string{"conn", "internal/wire", "transport/iwarp/mpa", "transport/iwarp/ddp", "transport/iwarp/rdmap", "internal/driver"}
-
-// impureFiles are what such packages have clocks and goroutines in.
-var impureFiles = []string{"internal/driver/runtime.go"}
-
-// clock is what reads or waits for the time; durations and arithmetic are free.
-var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
-
 func checkPure(t *tree) (out []string) {
 	t.each(func(pkg string, f *file) {
 		if f.test || !underAny(pkg, purePackages) || slices.Contains(impureFiles, f.path) {
@@ -148,4 +135,41 @@ func checkSkip(t *tree) (out []string) {
 func emptyString(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	return ok && lit.Kind == token.STRING && strings.TrimSpace(strings.Trim(lit.Value, "\"`")) == ""
+}
+
+// checkTestLength finds functions of tests that are too long. The lines of tables, which are literals
+// of slices and maps, do not count.
+func checkTestLength(t *tree) (out []string) {
+	t.each(func(_ string, f *file) {
+		if !f.test {
+			return
+		}
+		for _, d := range f.ast.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			lines := t.lines(fn)
+			ast.Inspect(fn, func(n ast.Node) bool {
+				lit, ok := n.(*ast.CompositeLit)
+				if !ok {
+					return true
+				}
+				switch lit.Type.(type) {
+				case *ast.ArrayType, *ast.MapType:
+					lines -= t.lines(lit)
+					return false
+				}
+				return true
+			})
+			if lines > mostTestLines {
+				out = append(out, fmt.Sprintf("%s: %s has %d lines beside its tables, split by %d", t.at(fn), fn.Name.Name, lines, mostTestLines))
+			}
+		}
+	})
+	return out
+}
+
+func (t *tree) lines(n ast.Node) int {
+	return t.fset.Position(n.End()).Line - t.fset.Position(n.Pos()).Line
 }

@@ -3,55 +3,79 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"strings"
+	"time"
 )
 
 func main() {
 	stage := flag.String("stage", "test", "name of this run in the tally, one word")
-	tally := flag.String("tally", "", "file the counts are appended to")
+	tally := flag.String("tally", "", "file the outcome is appended to")
+	again := flag.String("again", "", "command that runs a failed test again, with -json, -run and a package behind it")
 	total := flag.String("total", "", "add up this tally file and print the sum")
-	verbose := flag.Bool("v", false, "print all output")
+	known := flag.String("known", "", "with -total: file of tests that are known to be flaky")
+	today := flag.String("today", "", "with -known: date of the commit, such as 2026-11-27")
 	flag.Parse()
-	if err := run(*stage, *tally, *total, *verbose); err != nil {
+	var err error
+	if *total != "" {
+		err = sumUp(os.Stdout, *total, *known, *today)
+	} else {
+		err = judge(os.Stdin, os.Stdout, *stage, *tally, strings.Fields(*again))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(1)
 	}
 }
 
-func run(stage, tally, total string, verbose bool) error {
-	if total != "" {
-		f, err := os.Open(total)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		c, err := addUp(f)
-		if err != nil {
-			return err
-		}
-		fmt.Println(c)
-		return nil
-	}
-	c, err := summarize(os.Stdin, os.Stdout, verbose)
+// judge reads the events of a stage, runs tests that failed again, if it may, and notes the outcome.
+func judge(events io.Reader, w io.Writer, stage, tally string, command []string) error {
+	o, err := summarize(events, w)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %s\n", stage, c)
+	o.Stage = stage
+	if len(command) > 0 {
+		o.again(w, goTest(command))
+	}
+	fmt.Fprintf(w, "%s: %s\n", stage, o.counts)
 	if tally != "" {
-		f, err := os.OpenFile(tally, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(f, stage, c.passed, c.failed, c.skipped)
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
+		if err := o.note(tally); err != nil {
 			return err
 		}
 	}
-	if c.failed > 0 {
-		return fmt.Errorf("%s: %d failed", stage, c.failed)
+	if o.Failed > 0 {
+		return fmt.Errorf("%s: %d failed", stage, o.Failed)
+	}
+	return nil
+}
+
+// sumUp prints what the stages have noted.
+func sumUp(w io.Writer, tally, known, today string) error {
+	f, err := os.Open(tally)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum, err := addUp(f)
+	if err != nil {
+		return err
+	}
+	var list []knownFlake
+	day := time.Now()
+	if known != "" {
+		if list, err = readKnown(known); err != nil {
+			return err
+		}
+		if day, err = time.Parse(time.DateOnly, today); err != nil {
+			return fmt.Errorf("-today: %w", err)
+		}
+	}
+	reds := sum.report(w, list, day)
+	fmt.Fprintln(w, sum.counts)
+	if len(reds) > 0 {
+		return fmt.Errorf("%s", strings.Join(reds, "; "))
 	}
 	return nil
 }

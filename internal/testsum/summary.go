@@ -46,7 +46,7 @@ func (r *result) add(s string) {
 
 // summarize reads events until r ends and writes failures and skips to w.
 // Lines that are no events are passed on: they are the go command's own words.
-func summarize(r io.Reader, w io.Writer, verbose bool) (counts, error) {
+func summarize(r io.Reader, w io.Writer) (outcome, error) {
 	results := map[key]*result{}
 	var order []key
 	get := func(k key) *result {
@@ -64,9 +64,6 @@ func summarize(r io.Reader, w io.Writer, verbose bool) (counts, error) {
 			if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
 				fmt.Fprint(w, line)
 			} else {
-				if verbose {
-					fmt.Fprint(w, e.Output)
-				}
 				take(get, e)
 			}
 		}
@@ -74,7 +71,7 @@ func summarize(r io.Reader, w io.Writer, verbose bool) (counts, error) {
 			break
 		}
 		if err != nil {
-			return counts{}, err
+			return outcome{}, err
 		}
 	}
 	return report(w, order, results), nil
@@ -132,7 +129,14 @@ func (k key) parent() key {
 	return key{k.pkg, k.test[:max(0, strings.LastIndexByte(k.test, '/'))]}
 }
 
-func report(w io.Writer, order []key, results map[key]*result) (c counts) {
+// failure is a failed test, or a package that failed beside its tests.
+type failure struct {
+	key
+	output []string // with the reports of races of its package
+	lost   bool     // the test has no result
+}
+
+func report(w io.Writer, order []key, results map[key]*result) (o outcome) {
 	for _, k := range order {
 		// A test without a result hung or died with its process.
 		if res := results[k]; res.failed(k) {
@@ -150,19 +154,27 @@ func report(w io.Writer, order []key, results map[key]*result) (c counts) {
 		}
 		switch {
 		case failed && !res.failures:
-			c.failed++
-			show(w, k, res)
+			f := failure{k, res.output, res.action == ""}
+			o.Failed++
+			o.failures = append(o.failures, f)
+			why := f.promise()
+			show(w, k, res, why)
+			if why != "" {
+				o.Red = append(o.Red, "PROMISE "+k.name()+": "+why)
+			} else {
+				o.Red = append(o.Red, k.name())
+			}
 		case failed && k.test != "":
-			show(w, k, res) // shows what a parent says beside its subtests
+			show(w, k, res, "") // shows what a parent says beside its subtests
 		case k.test == "" || res.children:
 		case res.action == "pass":
-			c.passed++
+			o.Passed++
 		case res.action == "skip":
-			c.skipped++
+			o.skip(reason(res.output))
 			fmt.Fprintf(w, "SKIP %s: %s\n", k.name(), reason(res.output))
 		}
 	}
-	return c
+	return o
 }
 
 func (k key) name() string {
@@ -172,12 +184,16 @@ func (k key) name() string {
 	return k.pkg + "." + k.test
 }
 
-func show(w io.Writer, k key, res *result) {
+func show(w io.Writer, k key, res *result, promise string) {
 	state := "FAIL"
 	if res.action == "" {
 		state = "FAIL (no result)"
 	}
-	fmt.Fprintf(w, "%s %s\n", state, k.name())
+	if promise != "" {
+		state = "PROMISE " + state
+		promise = ": " + promise
+	}
+	fmt.Fprintf(w, "%s %s%s\n", state, k.name(), promise)
 	for _, line := range res.output {
 		if !noise(line) {
 			fmt.Fprint(w, "    ", line)

@@ -1,34 +1,121 @@
 package main
 
 import (
-	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
+	"maps"
+	"os"
+	"slices"
+	"time"
 )
 
-// counts is the outcome of one run or of several.
-type counts struct{ passed, failed, skipped int }
-
-func (c counts) String() string {
-	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
+// counts are those of a run or of several.
+type counts struct {
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
 }
 
-// addUp sums a tally file: lines of a stage's name and its three counts.
-func addUp(r io.Reader) (sum counts, err error) {
-	sc := bufio.NewScanner(r)
-	for n := 1; sc.Scan(); n++ {
-		if strings.TrimSpace(sc.Text()) == "" {
-			continue
-		}
-		var stage string
-		var c counts
-		if _, err := fmt.Sscan(sc.Text(), &stage, &c.passed, &c.failed, &c.skipped); err != nil {
-			return sum, fmt.Errorf("tally line %d: %w", n, err)
-		}
-		sum.passed += c.passed
-		sum.failed += c.failed
-		sum.skipped += c.skipped
+func (c counts) String() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.Passed, c.Failed, c.Skipped)
+}
+
+// outcome is what became of a stage, or of all of them. It is a line of the tally.
+type outcome struct {
+	Stage string `json:"stage,omitempty"`
+	counts
+	Flaky []string       `json:"flaky,omitempty"` // tests that failed once and passed twice
+	Red   []string       `json:"red,omitempty"`   // tests that failed, and why that counts
+	Skips map[string]int `json:"skips,omitempty"` // by reason
+
+	failures []failure // of the first run; not in the tally
+}
+
+func (o *outcome) skip(reason string) {
+	if o.Skips == nil {
+		o.Skips = make(map[string]int)
 	}
-	return sum, sc.Err()
+	o.Skipped++
+	o.Skips[reason]++
+}
+
+// note appends the outcome to a tally file.
+func (o *outcome) note(tally string) error {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(tally, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// addUp sums a tally file. Names of tests get that of their stage.
+func addUp(r io.Reader) (sum outcome, err error) {
+	for d := json.NewDecoder(r); ; {
+		var o outcome
+		switch err := d.Decode(&o); {
+		case err == io.EOF:
+			return sum, nil
+		case err != nil:
+			return sum, fmt.Errorf("tally: %w", err)
+		}
+		sum.Passed += o.Passed
+		sum.Failed += o.Failed
+		for reason, n := range o.Skips {
+			for range n {
+				sum.skip(reason)
+			}
+		}
+		for _, name := range o.Flaky {
+			sum.Flaky = append(sum.Flaky, o.Stage+": "+name)
+		}
+		for _, name := range o.Red {
+			sum.Red = append(sum.Red, o.Stage+": "+name)
+		}
+		if o.Failed > 0 && len(o.Red) == 0 {
+			sum.Red = append(sum.Red, o.Stage)
+		}
+	}
+}
+
+// mostFlaky is how many flaky tests a run may have.
+const mostFlaky = 3
+
+// report prints the sum but for its counts, and returns why the run fails.
+func (o *outcome) report(w io.Writer, known []knownFlake, today time.Time) (reds []string) {
+	for _, reason := range slices.Sorted(maps.Keys(o.Skips)) {
+		fmt.Fprintf(w, "SKIPPED %d: %s\n", o.Skips[reason], reason)
+	}
+	for _, name := range o.Flaky {
+		note := "not in the list of known ones"
+		for _, k := range known {
+			if k.names(name) {
+				note = "known since " + k.since.Format(time.DateOnly)
+			}
+		}
+		fmt.Fprintf(w, "FLAKY %s (%s)\n", name, note)
+	}
+	for _, name := range o.Red {
+		fmt.Fprintf(w, "RED %s\n", name)
+	}
+	if o.Failed > 0 {
+		reds = append(reds, fmt.Sprintf("%d failed", o.Failed))
+	}
+	if len(o.Flaky) > mostFlaky {
+		reds = append(reds, fmt.Sprintf("%d tests are flaky, more than %d", len(o.Flaky), mostFlaky))
+	}
+	for _, k := range known {
+		if today.Sub(k.since) > mostDays*24*time.Hour {
+			reds = append(reds, fmt.Sprintf("%s is known to be flaky since %s, more than %d days", k.test, k.since.Format(time.DateOnly), mostDays))
+		}
+	}
+	return reds
 }

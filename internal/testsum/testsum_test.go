@@ -18,13 +18,13 @@ func TestSummaries(t *testing.T) {
 		name string
 		want counts
 	}{
-		{"mix", counts{passed: 3, failed: 2, skipped: 2}}, // tables, subtests, skips
-		{"crash", counts{passed: 1, failed: 1}},           // a panic; what came after did not run
-		{"nobuild", counts{failed: 1}},                    // does not compile
-		{"main", counts{passed: 1, failed: 1}},            // TestMain exits with 1
-		{"hang", counts{failed: 1}},                       // a subtest met the timeout
-		{"race", counts{passed: 1, failed: 1}},            // the race detector's report
-		{"slash", counts{passed: 1, failed: 1}},           // subtests with slashes in their names
+		{"mix", counts{Passed: 3, Failed: 2, Skipped: 2}}, // tables, subtests, skips
+		{"crash", counts{Passed: 1, Failed: 1}},           // a panic; what came after did not run
+		{"nobuild", counts{Failed: 1}},                    // does not compile
+		{"main", counts{Passed: 1, Failed: 1}},            // TestMain exits with 1
+		{"hang", counts{Failed: 1}},                       // a subtest met the timeout
+		{"race", counts{Passed: 1, Failed: 1}},            // the race detector's report
+		{"slash", counts{Passed: 1, Failed: 1}},           // subtests with slashes in their names
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -34,12 +34,12 @@ func TestSummaries(t *testing.T) {
 			}
 			defer in.Close()
 			var out strings.Builder
-			got, err := summarize(in, &out, false)
+			got, err := summarize(in, &out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
+			if got.counts != c.want {
+				t.Errorf("%v, want %v", got.counts, c.want)
 			}
 			golden := filepath.Join("testdata", c.name+".txt")
 			if *update {
@@ -64,8 +64,8 @@ func TestOtherLinesPassThrough(t *testing.T) {
 		`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" +
 		`{"a number":1}` + "\n" + "cut off"
 	var out strings.Builder
-	got, err := summarize(strings.NewReader(in), &out, false)
-	if want := (counts{passed: 1}); err != nil || got != want {
+	got, err := summarize(strings.NewReader(in), &out)
+	if want := (counts{Passed: 1}); err != nil || got.counts != want {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 	if want := "go: downloading x\n{\"a number\":1}\ncut off"; out.String() != want {
@@ -87,21 +87,5 @@ func TestLongOutputLosesItsMiddle(t *testing.T) {
 	}
 	if res.output[0] != "first\n" || res.output[len(res.output)-1] != "last\n" {
 		t.Error("the first or the last line is gone")
-	}
-}
-
-func TestTally(t *testing.T) {
-	t.Parallel()
-	got, err := addUp(strings.NewReader("vet 0 1 0\nunit 10 2 3\n\nfuzz 5 0 1\n"))
-	if want := (counts{15, 3, 4}); err != nil || got != want {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-	if got.String() != "15 passed, 3 failed, 4 skipped" {
-		t.Errorf("printed as %q", got)
-	}
-	for _, bad := range []string{"unit", "unit 1 2", "unit a b c"} {
-		if _, err := addUp(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
 	}
 }

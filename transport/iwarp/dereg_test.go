@@ -16,28 +16,30 @@ func TestDeregWaitsForSections(t *testing.T) {
 	for name, revoked := range map[string]bool{"live": false, "revoked": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnd(t, openDevice(t, Config{}), QPConfig{})
-			m := e.reg(64, mr.LocalWrite|mr.RemoteWrite)
-			section := e.dev.regions.NewReader("test", nil)
-			t.Cleanup(section.Close)
-			section.Enter()
-			if _, fault := section.Check(&mr.Request{Key: m.Key(), Domain: e.pd.domain, Rights: mr.RemoteWrite, Addr: m.Base(), Len: 1}); fault != mr.None {
-				t.Fatal(fault)
-			}
-			if revoked { // as for a Send with Invalidate, which has the key dead while the section goes on
-				if err := e.pd.owner.Free(m.Key()); err != nil {
-					t.Fatal(err)
+			bubble(t, func(t *testing.T) {
+				e := newEnd(t, openDevice(t, Config{}), QPConfig{})
+				m := e.reg(64, mr.LocalWrite|mr.RemoteWrite)
+				section := e.dev.regions.NewReader("test", nil)
+				t.Cleanup(section.Close)
+				section.Enter()
+				if _, fault := section.Check(&mr.Request{Key: m.Key(), Domain: e.pd.domain, Rights: mr.RemoteWrite, Addr: m.Base(), Len: 1}); fault != mr.None {
+					t.Fatal(fault)
 				}
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-			defer cancel()
-			if err := m.Dereg(ctx); !errors.Is(err, mr.ErrInterrupted) {
-				t.Errorf("in a section: %v", err)
-			}
-			section.Leave()
-			if err := e.pd.owner.Barrier(within(t)); err != nil {
-				t.Error(err)
-			}
+				if revoked { // as for a Send with Invalidate, which has the key dead while the section goes on
+					if err := e.pd.owner.Free(m.Key()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+				defer cancel()
+				if err := m.Dereg(ctx); !errors.Is(err, mr.ErrInterrupted) {
+					t.Errorf("in a section: %v", err)
+				}
+				section.Leave()
+				if err := e.pd.owner.Barrier(within(t)); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }

@@ -62,43 +62,45 @@ func (e *end) flood(m *MR, n int) {
 // has begun to take (MR-REQ-19).
 func TestMRREQ19TerminateReachesAPeerThatHasNotRead(t *testing.T) {
 	t.Parallel()
-	for _, crc := range []bool{true, false} {
-		d := openDevice(t, Config{EventLoops: 1, SendBuffer: 64 << 10})
-		deaf := newEnd(t, d, QPConfig{})
-		p := openRaw(t, deaf, false, crc)
-		m := deaf.reg(1<<20, 0)
-		deaf.flood(m, 64)
-		other := newEnd(t, d, QPConfig{})
-		peer := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-		connectEnds(t, other, peer, ConnParams{}, ConnParams{})
-		src, dst := other.reg(8192, 0), peer.reg(8192, allRights)
-		for i := range 100 {
-			peer.post(uint64(i), dst.SGE(0, 8192))
-			other.send(WorkRequest{ID: uint64(i), Flags: Signaled, SGE: []SGE{src.SGE(0, 8192)}})
-			other.want(uint64(i), Success, OpSend)
-			peer.want(uint64(i), Success, OpReceive)
-		}
-		// What the peer sends is still taken, its mistakes as well.
-		p.send(write(0, 1, []byte{1}))
-		if err := deaf.ended(); !errors.Is(err, rdmap.CauseDDPInvalidSTag) {
-			t.Errorf("ended by %v", err)
-		}
-		flushed := 0
-		for i, c := range deaf.rest() {
-			if c.ID != uint64(i) {
-				t.Fatalf("completion %d is that of %d", i, c.ID)
+	bubble(t, func(t *testing.T) {
+		for _, crc := range []bool{true, false} {
+			d := openDevice(t, Config{EventLoops: 1, SendBuffer: 64 << 10})
+			deaf := newEnd(t, d, QPConfig{})
+			p := openRaw(t, deaf, false, crc)
+			m := deaf.reg(1<<20, 0)
+			deaf.flood(m, 64)
+			other := newEnd(t, d, QPConfig{})
+			peer := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+			connectEnds(t, other, peer, ConnParams{}, ConnParams{})
+			src, dst := other.reg(8192, 0), peer.reg(8192, allRights)
+			for i := range 100 {
+				peer.post(uint64(i), dst.SGE(0, 8192))
+				other.send(WorkRequest{ID: uint64(i), Flags: Signaled, SGE: []SGE{src.SGE(0, 8192)}})
+				other.want(uint64(i), Success, OpSend)
+				peer.want(uint64(i), Success, OpReceive)
 			}
-			if c.Status == Flushed {
-				flushed++
-			} else if c.Status != Success || flushed > 0 {
-				t.Fatalf("completion %d: %v after %d flushed", i, c.Status, flushed)
+			// What the peer sends is still taken, its mistakes as well.
+			p.send(write(0, 1, []byte{1}))
+			if err := deaf.ended(); !errors.Is(err, rdmap.CauseDDPInvalidSTag) {
+				t.Errorf("ended by %v", err)
 			}
+			flushed := 0
+			for i, c := range deaf.rest() {
+				if c.ID != uint64(i) {
+					t.Fatalf("completion %d is that of %d", i, c.ID)
+				}
+				if c.Status == Flushed {
+					flushed++
+				} else if c.Status != Success || flushed > 0 {
+					t.Fatalf("completion %d: %v after %d flushed", i, c.Status, flushed)
+				}
+			}
+			if flushed < 32 {
+				t.Errorf("only %d of 64 MiB were flushed", flushed)
+			}
+			p.terminate(rdmap.CauseDDPInvalidSTag)
 		}
-		if flushed < 32 {
-			t.Errorf("only %d of 64 MiB were flushed", flushed)
-		}
-		p.terminate(rdmap.CauseDDPInvalidSTag)
-	}
+	})
 }
 
 // conversation is what a peer sends in the tests of ends in the middle: a Write,
@@ -127,13 +129,15 @@ func TestEndAfterAnyOctet(t *testing.T) {
 		for _, reset := range []bool{false, true} {
 			t.Run(fmt.Sprintf("crc %v, reset %v", crc, reset), func(t *testing.T) {
 				t.Parallel()
-				v := newVictim(t, Config{EventLoops: 1})
-				for n, length := 0, 1; n < length; n++ {
-					length = endAfter(t, v, n, crc, reset)
-				}
-				if s := v.dev.Regions().Stats(); s.Registered.Live != len(v.watched) {
-					t.Errorf("%d regions are left", s.Registered.Live)
-				}
+				bubble(t, func(t *testing.T) {
+					v := newVictim(t, Config{EventLoops: 1})
+					for n, length := 0, 1; n < length; n++ {
+						length = endAfter(t, v, n, crc, reset)
+					}
+					if s := v.dev.Regions().Stats(); s.Registered.Live != len(v.watched) {
+						t.Errorf("%d regions are left", s.Registered.Live)
+					}
+				})
 			})
 		}
 	}
@@ -207,24 +211,26 @@ func TestMRREQ21PeerThatStopsInMidWrite(t *testing.T) {
 			for _, sent := range []int{1, 15, 21, 200} {
 				t.Run(fmt.Sprintf("%s/%d of %d", s.name, sent, size), func(t *testing.T) {
 					t.Parallel()
-					v := newVictim(t, Config{EventLoops: 1})
-					p := openStream(t, v.end, s)
-					first := p.frame(tagged(rdmap.OpWrite, uint32(v.open.Key()), v.open.Base(), false, bytes.Repeat([]byte{1}, size)))
-					p.write(first)
-					p.send(p.read(rdmap.ReadRequest{}))
-					p.segment(rdmap.OpReadResponse) // what came before it is placed
-					second := p.frame(write(uint32(v.open.Key()), v.open.Base()+uint64(size), bytes.Repeat([]byte{2}, size)))
-					p.write(second[:sent])
-					if err := v.open.Dereg(within(t)); err != nil { // the peer goes on after it
-						t.Fatal(err)
-					}
-					copy(v.open.Bytes(), pristine)
-					p.write(second[sent:])
-					p.terminate(rdmap.CauseDDPInvalidSTag)
-					v.ended()
-					if !bytes.Equal(v.open.Bytes(), pristine) {
-						t.Fatal("bytes were placed after the invalidation")
-					}
+					bubble(t, func(t *testing.T) {
+						v := newVictim(t, Config{EventLoops: 1})
+						p := openStream(t, v.end, s)
+						first := p.frame(tagged(rdmap.OpWrite, uint32(v.open.Key()), v.open.Base(), false, bytes.Repeat([]byte{1}, size)))
+						p.write(first)
+						p.send(p.read(rdmap.ReadRequest{}))
+						p.segment(rdmap.OpReadResponse) // what came before it is placed
+						second := p.frame(write(uint32(v.open.Key()), v.open.Base()+uint64(size), bytes.Repeat([]byte{2}, size)))
+						p.write(second[:sent])
+						if err := v.open.Dereg(within(t)); err != nil { // the peer goes on after it
+							t.Fatal(err)
+						}
+						copy(v.open.Bytes(), pristine)
+						p.write(second[sent:])
+						p.terminate(rdmap.CauseDDPInvalidSTag)
+						v.ended()
+						if !bytes.Equal(v.open.Bytes(), pristine) {
+							t.Fatal("bytes were placed after the invalidation")
+						}
+					})
 				})
 			}
 		}

@@ -13,45 +13,47 @@ import (
 // in its place a peer without a CRC would take that for the rest of a message.
 func TestSinkSegmentEndsBeforeTerminate(t *testing.T) {
 	t.Parallel()
-	for _, crc := range []bool{false, true} {
-		for _, size := range []int{100, 3000, 60_000} {
-			e, x, _ := openSink(t, Config{SendBuffer: 4 << 10}, true, crc)
-			x.raw.send(x.tell(credit(0, 1<<20)))
-			x.sync()
-			msg := bytes.Repeat([]byte{0x5a}, size)
-			for {
-				n, err := e.direct(msg)
-				if err != nil {
-					t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		for _, crc := range []bool{false, true} {
+			for _, size := range []int{100, 3000, 60_000} {
+				e, x, _ := openSink(t, Config{SendBuffer: 4 << 10}, true, crc)
+				x.raw.send(x.tell(credit(0, 1<<20)))
+				x.sync()
+				msg := bytes.Repeat([]byte{0x5a}, size)
+				for {
+					n, err := e.direct(msg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n < size {
+						break
+					}
 				}
-				if n < size {
-					break
+				x.raw.send(x.tell(credit(1<<30, 0)))
+				messages := 0
+				for {
+					s, other, err := x.take()
+					if err != nil {
+						t.Fatalf("no Terminate but %v", err)
+					}
+					if other && s.Op == rdmap.OpTerminate {
+						break
+					}
+					if !other {
+						continue
+					}
+					if messages++; !bytes.Equal(s.Payload, msg[:len(s.Payload)]) {
+						t.Fatalf("a segment of %d bytes is not what was sent", len(s.Payload))
+					}
 				}
+				if messages == 0 {
+					t.Error("no message has come")
+				}
+				x.gone()
+				_ = e.ended()
 			}
-			x.raw.send(x.tell(credit(1<<30, 0)))
-			messages := 0
-			for {
-				s, other, err := x.take()
-				if err != nil {
-					t.Fatalf("no Terminate but %v", err)
-				}
-				if other && s.Op == rdmap.OpTerminate {
-					break
-				}
-				if !other {
-					continue
-				}
-				if messages++; !bytes.Equal(s.Payload, msg[:len(s.Payload)]) {
-					t.Fatalf("a segment of %d bytes is not what was sent", len(s.Payload))
-				}
-			}
-			if messages == 0 {
-				t.Error("no message has come")
-			}
-			x.gone()
-			_ = e.ended()
 		}
-	}
+	})
 }
 
 // With a CRC the caller's memory is copied at once: others may change it.

@@ -64,19 +64,21 @@ func TestSinkSeesToWhatCameMeanwhile(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			e, d := newEnd(t, openDevice(t, Config{EventLoops: 1, CloseTimeout: time.Hour}), QPConfig{}), newSinkRecorder(t)
-			// Nothing but SendFrames sends: there is no PING after a silence.
-			x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{Silence: -1, Sink: d})
-			x.sync()
-			e.quiet()
-			if n, err := e.qp.SendFrames([]transport.Frame{messageTo(sinkNum, make([]byte, 7))}, func(port uint16) uint32 {
-				tt.during(e)
-				return queueOfPort(port)
-			}); n.Frames != 1 || err != nil {
-				t.Fatal(n, err)
-			}
-			x.incoming(rdmap.OpSend)
-			tt.after(e, x, d)
+			bubble(t, func(t *testing.T) {
+				e, d := newEnd(t, openDevice(t, Config{EventLoops: 1, CloseTimeout: time.Hour}), QPConfig{}), newSinkRecorder(t)
+				// Nothing but SendFrames sends: there is no PING after a silence.
+				x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{Silence: -1, Sink: d})
+				x.sync()
+				e.quiet()
+				if n, err := e.qp.SendFrames([]transport.Frame{messageTo(sinkNum, make([]byte, 7))}, func(port uint16) uint32 {
+					tt.during(e)
+					return queueOfPort(port)
+				}); n.Frames != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				x.incoming(rdmap.OpSend)
+				tt.after(e, x, d)
+			})
 		})
 	}
 }

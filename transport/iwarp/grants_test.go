@@ -30,46 +30,48 @@ func openOctets(t testing.TB, caps xctl.Caps) (*end, *extended, *sinkRecorder, *
 // are free.
 func TestOctetsAreGranted(t *testing.T) {
 	t.Parallel()
-	e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
-	if g := has[xctl.Grant](x); len(g) > 0 || r.Granted() != 0 {
-		t.Errorf("%+v, %d octets granted before anybody takes messages", g, r.Granted())
-	}
-	if !e.qp.Reserves() {
-		t.Fatal("octets are not granted")
-	}
-	if n, err := e.qp.TellFull(7, true); n != 0 || err != nil {
-		t.Error(n, err)
-	}
-	e.qp.SinkReady()
-	if f := await[xctl.Full](x); f != (xctl.Full{Tag: 7, On: true}) {
-		t.Errorf("%+v", f)
-	}
-	if g := await[xctl.Grant](x); g != (xctl.Grant{Granted: octetTotal / 2, Keep: xctl.KeepAll}) {
-		t.Errorf("%+v", g)
-	}
-	if n, err := e.qp.TellFull(8, true); n != octetTotal/2 || err != nil {
-		t.Error(n, err)
-	}
-	x.raw.send(x.message(sinkNum, 0, false, make([]byte, 900)), x.message(sinkNum, 900, true, make([]byte, 100)),
-		x.message(sinkNum+1, 0, true, make([]byte, 1000)))
-	if f := await[xctl.Full](x); f != (xctl.Full{Tag: 8, On: true}) {
-		t.Errorf("%+v", f)
-	}
-	g := await[xctl.Grant](x)
-	for g.Granted < octetTotal { // the messages came in more than one read
-		g = await[xctl.Grant](x)
-	}
-	if g != (xctl.Grant{Granted: octetTotal, Keep: xctl.KeepAll}) {
-		t.Errorf("%+v", g)
-	}
-	_ = x.conn.Close()
-	_ = d.ended()
-	if !eventually(10*time.Second, func() bool { return r.Granted() == 0 }) {
-		t.Errorf("%d octets granted to nobody", r.Granted())
-	}
-	if _, err := e.qp.TellFull(7, false); err == nil {
-		t.Error("news of a connection that has ended")
-	}
+	bubble(t, func(t *testing.T) {
+		e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
+		if g := has[xctl.Grant](x); len(g) > 0 || r.Granted() != 0 {
+			t.Errorf("%+v, %d octets granted before anybody takes messages", g, r.Granted())
+		}
+		if !e.qp.Reserves() {
+			t.Fatal("octets are not granted")
+		}
+		if n, err := e.qp.TellFull(7, true); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+		e.qp.SinkReady()
+		if f := await[xctl.Full](x); f != (xctl.Full{Tag: 7, On: true}) {
+			t.Errorf("%+v", f)
+		}
+		if g := await[xctl.Grant](x); g != (xctl.Grant{Granted: octetTotal / 2, Keep: xctl.KeepAll}) {
+			t.Errorf("%+v", g)
+		}
+		if n, err := e.qp.TellFull(8, true); n != octetTotal/2 || err != nil {
+			t.Error(n, err)
+		}
+		x.raw.send(x.message(sinkNum, 0, false, make([]byte, 900)), x.message(sinkNum, 900, true, make([]byte, 100)),
+			x.message(sinkNum+1, 0, true, make([]byte, 1000)))
+		if f := await[xctl.Full](x); f != (xctl.Full{Tag: 8, On: true}) {
+			t.Errorf("%+v", f)
+		}
+		g := await[xctl.Grant](x)
+		for g.Granted < octetTotal { // the messages came in more than one read
+			g = await[xctl.Grant](x)
+		}
+		if g != (xctl.Grant{Granted: octetTotal, Keep: xctl.KeepAll}) {
+			t.Errorf("%+v", g)
+		}
+		_ = x.conn.Close()
+		_ = d.ended()
+		if !eventually(10*time.Second, func() bool { return r.Granted() == 0 }) {
+			t.Errorf("%d octets granted to nobody", r.Granted())
+		}
+		if _, err := e.qp.TellFull(7, false); err == nil {
+			t.Error("news of a connection that has ended")
+		}
+	})
 }
 
 // Octets beyond the grant end the connection with a Terminate, and so does a RETURN of
@@ -96,18 +98,20 @@ func TestOctetsAreBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
-			if c.ready {
-				e.qp.SinkReady()
-				await[xctl.Grant](x)
-			}
-			c.send(x)
-			x.terminated(rdmap.CauseDDPNoBuffer)
-			_ = x.conn.Close()
-			_ = d.ended()
-			if !eventually(10*time.Second, func() bool { return r.Granted() == 0 }) {
-				t.Errorf("%d octets granted to nobody", r.Granted())
-			}
+			bubble(t, func(t *testing.T) {
+				e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
+				if c.ready {
+					e.qp.SinkReady()
+					await[xctl.Grant](x)
+				}
+				c.send(x)
+				x.terminated(rdmap.CauseDDPNoBuffer)
+				_ = x.conn.Close()
+				_ = d.ended()
+				if !eventually(10*time.Second, func() bool { return r.Granted() == 0 }) {
+					t.Errorf("%d octets granted to nobody", r.Granted())
+				}
+			})
 		})
 	}
 }
@@ -117,73 +121,77 @@ func TestOctetsAreBounds(t *testing.T) {
 // but for what is claimed.
 func TestOctetsAreClaimed(t *testing.T) {
 	t.Parallel()
-	e, x, d, _ := openOctets(t, allCaps|xctl.CapOctets)
-	x.raw.send(x.tell(xctl.Grant{Granted: 100, Keep: xctl.KeepAll}))
-	x.sync()
-	if n := e.qp.Claim(); n != 0 {
-		t.Errorf("%d octets claimed before the sink has heard what is full", n)
-	}
-	e.qp.SinkReady()
-	if !eventually(10*time.Second, func() bool { n := e.qp.Claim(); e.qp.Unclaim(n); return n == 100 }) {
-		t.Fatal("the octets are not there")
-	}
-	if !e.qp.Want(100) {
-		t.Error("octets that are there are not enough")
-	}
-	if e.qp.Want(101) {
-		t.Error("octets that are not there are enough")
-	}
-	if r := await[xctl.Return](x); r != (xctl.Return{Returned: 100, Want: 101}) {
-		t.Errorf("%+v", r)
-	}
-	// Too few: they go back, and with enough of them Writable comes.
-	x.raw.send(x.tell(xctl.Grant{Granted: 150, Keep: xctl.KeepAll}))
-	if r := await[xctl.Return](x); r != (xctl.Return{Returned: 150, Want: 101}) {
-		t.Errorf("%+v", r)
-	}
-	x.raw.send(x.tell(xctl.Full{Tag: 9, On: true}, xctl.Grant{Granted: 400, Keep: xctl.KeepAll}))
-	wait(t, d.writable, "Writable")
-	if n := e.qp.Claim(); n != 250 {
-		t.Errorf("%d octets", n)
-	}
-	if got := d.heard(); len(got) != 1 || got[0] != "tag 0x9 is full: true" {
-		t.Errorf("%q", got)
-	}
-	e.qp.Unclaim(200)
-	x.raw.send(x.tell(xctl.Grant{Granted: 400, Keep: 60}))
-	if r := await[xctl.Return](x); r != (xctl.Return{Returned: 290}) {
-		t.Errorf("%+v", r)
-	}
-	e.qp.Unclaim(50)
-	if r := await[xctl.Return](x); r != (xctl.Return{Returned: 340}) {
-		t.Errorf("%+v", r)
-	}
-	if n := e.qp.Claim(); n != 60 {
-		t.Errorf("%d octets", n)
-	}
-	x.raw.send(x.tell(xctl.Grant{Granted: 399, Keep: xctl.KeepAll}))
-	x.terminated(rdmap.CauseDDPMSNRange)
+	bubble(t, func(t *testing.T) {
+		e, x, d, _ := openOctets(t, allCaps|xctl.CapOctets)
+		x.raw.send(x.tell(xctl.Grant{Granted: 100, Keep: xctl.KeepAll}))
+		x.sync()
+		if n := e.qp.Claim(); n != 0 {
+			t.Errorf("%d octets claimed before the sink has heard what is full", n)
+		}
+		e.qp.SinkReady()
+		if !eventually(10*time.Second, func() bool { n := e.qp.Claim(); e.qp.Unclaim(n); return n == 100 }) {
+			t.Fatal("the octets are not there")
+		}
+		if !e.qp.Want(100) {
+			t.Error("octets that are there are not enough")
+		}
+		if e.qp.Want(101) {
+			t.Error("octets that are not there are enough")
+		}
+		if r := await[xctl.Return](x); r != (xctl.Return{Returned: 100, Want: 101}) {
+			t.Errorf("%+v", r)
+		}
+		// Too few: they go back, and with enough of them Writable comes.
+		x.raw.send(x.tell(xctl.Grant{Granted: 150, Keep: xctl.KeepAll}))
+		if r := await[xctl.Return](x); r != (xctl.Return{Returned: 150, Want: 101}) {
+			t.Errorf("%+v", r)
+		}
+		x.raw.send(x.tell(xctl.Full{Tag: 9, On: true}, xctl.Grant{Granted: 400, Keep: xctl.KeepAll}))
+		wait(t, d.writable, "Writable")
+		if n := e.qp.Claim(); n != 250 {
+			t.Errorf("%d octets", n)
+		}
+		if got := d.heard(); len(got) != 1 || got[0] != "tag 0x9 is full: true" {
+			t.Errorf("%q", got)
+		}
+		e.qp.Unclaim(200)
+		x.raw.send(x.tell(xctl.Grant{Granted: 400, Keep: 60}))
+		if r := await[xctl.Return](x); r != (xctl.Return{Returned: 290}) {
+			t.Errorf("%+v", r)
+		}
+		e.qp.Unclaim(50)
+		if r := await[xctl.Return](x); r != (xctl.Return{Returned: 340}) {
+			t.Errorf("%+v", r)
+		}
+		if n := e.qp.Claim(); n != 60 {
+			t.Errorf("%d octets", n)
+		}
+		x.raw.send(x.tell(xctl.Grant{Granted: 399, Keep: xctl.KeepAll}))
+		x.terminated(rdmap.CauseDDPMSNRange)
+	})
 }
 
 // With a peer that does not grant octets there is no bound but that peer's.
 func TestOctetsWithAnOlderPeer(t *testing.T) {
 	t.Parallel()
-	e, x, d, r := openOctets(t, allCaps)
-	e.qp.SinkReady()
-	if e.qp.Reserves() || e.qp.Claim() != math.MaxInt || !e.qp.Want(1<<30) {
-		t.Error("octets are granted")
-	}
-	e.qp.Unclaim(5)
-	if _, err := e.qp.TellFull(1, true); err == nil {
-		t.Error("the peer was told of a full tag")
-	}
-	x.raw.send(x.tell(xctl.Grant{Granted: 1}, xctl.Return{Returned: 9, Want: 9}, xctl.Full{Tag: 1, On: true}),
-		x.message(sinkNum, 0, true, make([]byte, 3*octetTotal)))
-	x.sync()
-	if n := len(d.taken()); n != 3*octetTotal || r.Granted() != 0 || !slices.Equal(d.heard(), []string{"9 from 0"}) {
-		t.Errorf("%d octets came, %d are granted", n, r.Granted())
-	}
-	if g := has[xctl.Grant](x); len(g) != 0 {
-		t.Errorf("%+v", g)
-	}
+	bubble(t, func(t *testing.T) {
+		e, x, d, r := openOctets(t, allCaps)
+		e.qp.SinkReady()
+		if e.qp.Reserves() || e.qp.Claim() != math.MaxInt || !e.qp.Want(1<<30) {
+			t.Error("octets are granted")
+		}
+		e.qp.Unclaim(5)
+		if _, err := e.qp.TellFull(1, true); err == nil {
+			t.Error("the peer was told of a full tag")
+		}
+		x.raw.send(x.tell(xctl.Grant{Granted: 1}, xctl.Return{Returned: 9, Want: 9}, xctl.Full{Tag: 1, On: true}),
+			x.message(sinkNum, 0, true, make([]byte, 3*octetTotal)))
+		x.sync()
+		if n := len(d.taken()); n != 3*octetTotal || r.Granted() != 0 || !slices.Equal(d.heard(), []string{"9 from 0"}) {
+			t.Errorf("%d octets came, %d are granted", n, r.Granted())
+		}
+		if g := has[xctl.Grant](x); len(g) != 0 {
+			t.Errorf("%+v", g)
+		}
+	})
 }

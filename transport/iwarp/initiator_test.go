@@ -58,35 +58,37 @@ func TestReplyIsJudged(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-				l := listenRaw(t)
-				done := connecting(t, e, l.addr(), ConnParams{Rev: 2})
-				p := l.accept()
-				req := p.setup()
-				if !req.Enhanced || req.Rev != 2 || !req.CRC || req.Markers || req.Reject || !bytes.Equal(req.Private, prefix(16, 16)) {
-					t.Fatalf("Request %+v", req)
-				}
-				p.slow = slow
-				p.opened(req, reply(true))
-				p.write(test.reply)
-				if test.terminate != 0 {
-					p.terminate(test.terminate)
-				} else if test.err != nil {
-					p.gone()
-				}
-				err := <-done
-				if !errors.Is(err, test.err) {
-					t.Fatalf("Connect: %v", err)
-				}
-				if test.err != nil {
-					if e.qp.State() != StateInit {
-						t.Errorf("state %v", e.qp.State())
+				bubble(t, func(t *testing.T) {
+					e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+					l := listenRaw(t)
+					done := connecting(t, e, l.addr(), ConnParams{Rev: 2})
+					p := l.accept()
+					req := p.setup()
+					if !req.Enhanced || req.Rev != 2 || !req.CRC || req.Markers || req.Reject || !bytes.Equal(req.Private, prefix(16, 16)) {
+						t.Fatalf("Request %+v", req)
 					}
-					return
-				}
-				if e.est.IRD != test.ird || e.est.ORD != test.ord || e.est.PeerToPeer {
-					t.Errorf("established: %+v", e.est)
-				}
+					p.slow = slow
+					p.opened(req, reply(true))
+					p.write(test.reply)
+					if test.terminate != 0 {
+						p.terminate(test.terminate)
+					} else if test.err != nil {
+						p.gone()
+					}
+					err := <-done
+					if !errors.Is(err, test.err) {
+						t.Fatalf("Connect: %v", err)
+					}
+					if test.err != nil {
+						if e.qp.State() != StateInit {
+							t.Errorf("state %v", e.qp.State())
+						}
+						return
+					}
+					if e.est.IRD != test.ird || e.est.ORD != test.ord || e.est.PeerToPeer {
+						t.Errorf("established: %+v", e.est)
+					}
+				})
 			})
 		}
 	}
@@ -95,53 +97,57 @@ func TestReplyIsJudged(t *testing.T) {
 // A rejection tells the program what the peer's has said.
 func TestRejectedErrorHasTheReason(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	l := listenRaw(t)
-	done := connecting(t, e, l.addr(), ConnParams{})
-	p := l.accept()
-	p.setup()
-	f := reply(true)
-	f.Reject, f.Private = true, append((&mpa.Prefix{IRD: 5, ORD: 6}).AppendTo(nil), "busy"...)
-	p.write(f.AppendTo(nil))
-	var r *RejectedError
-	if err := <-done; !errors.As(err, &r) || !errors.Is(err, syscall.ECONNREFUSED) || string(r.Private) != "busy" || r.Prefix.IRD != 5 {
-		t.Fatalf("Connect: %v, %+v", err, r)
-	}
-	// Nothing is lost: the same queue pair connects to somebody else.
-	p2 := rawResponder(t, e, reply(true), ConnParams{Guard: -1})
-	e.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("x")})
-	p2.segment(rdmap.OpSend)
-	e.want(1, Success, OpSend)
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+		l := listenRaw(t)
+		done := connecting(t, e, l.addr(), ConnParams{})
+		p := l.accept()
+		p.setup()
+		f := reply(true)
+		f.Reject, f.Private = true, append((&mpa.Prefix{IRD: 5, ORD: 6}).AppendTo(nil), "busy"...)
+		p.write(f.AppendTo(nil))
+		var r *RejectedError
+		if err := <-done; !errors.As(err, &r) || !errors.Is(err, syscall.ECONNREFUSED) || string(r.Private) != "busy" || r.Prefix.IRD != 5 {
+			t.Fatalf("Connect: %v, %+v", err, r)
+		}
+		// Nothing is lost: the same queue pair connects to somebody else.
+		p2 := rawResponder(t, e, reply(true), ConnParams{Guard: -1})
+		e.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("x")})
+		p2.segment(rdmap.OpSend)
+		e.want(1, Success, OpSend)
+	})
 }
 
 // A responder older than RFC 6581 closes; the second attempt is of revision 1.
 func TestFallbackToRevision1(t *testing.T) {
 	t.Parallel()
-	for _, abort := range []bool{false, true} {
-		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-		l := listenRaw(t)
-		done := connecting(t, e, l.addr(), ConnParams{Private: []byte("name")})
-		p := l.accept()
-		if f := p.setup(); f.Rev != 2 {
-			t.Fatalf("first attempt %+v", f)
+	bubble(t, func(t *testing.T) {
+		for _, abort := range []bool{false, true} {
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+			l := listenRaw(t)
+			done := connecting(t, e, l.addr(), ConnParams{Private: []byte("name")})
+			p := l.accept()
+			if f := p.setup(); f.Rev != 2 {
+				t.Fatalf("first attempt %+v", f)
+			}
+			if abort {
+				p.abort()
+			} else {
+				_ = p.conn.Close()
+			}
+			p = l.accept()
+			if f := p.setup(); f.Rev != 1 || f.Enhanced || string(f.Private) != "name" {
+				t.Fatalf("second attempt %+v", f)
+			}
+			p.write((&mpa.Frame{Reply: true, Rev: 1, Private: []byte("welcome")}).AppendTo(nil))
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if e.est.Rev != 1 || !e.est.CRC || string(e.est.Private) != "welcome" {
+				t.Fatalf("established: %+v", e.est)
+			}
 		}
-		if abort {
-			p.abort()
-		} else {
-			_ = p.conn.Close()
-		}
-		p = l.accept()
-		if f := p.setup(); f.Rev != 1 || f.Enhanced || string(f.Private) != "name" {
-			t.Fatalf("second attempt %+v", f)
-		}
-		p.write((&mpa.Frame{Reply: true, Rev: 1, Private: []byte("welcome")}).AppendTo(nil))
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if e.est.Rev != 1 || !e.est.CRC || string(e.est.Private) != "welcome" {
-			t.Fatalf("established: %+v", e.est)
-		}
-	}
+	})
 }
 
 // A peer that does not answer is given up once, not tried again.
@@ -151,29 +157,31 @@ func TestReplyTimeout(t *testing.T) {
 	for name, b := range map[string][]byte{"21 silence": nil, "half a Reply": half} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const patience = 60 * time.Millisecond
-			e := newEnd(t, openDevice(t, Config{EventLoops: 1, ReplyTimeout: patience}), QPConfig{})
-			l := listenRaw(t)
-			begin := time.Now()
-			done := connecting(t, e, l.addr(), ConnParams{})
-			p := l.accept()
-			p.setup()
-			p.write(b)
-			if err := <-done; !errors.Is(err, syscall.ETIMEDOUT) {
-				t.Errorf("Connect: %v", err)
-			}
-			if took := time.Since(begin); took < patience {
-				t.Errorf("given up after %v", took)
-			}
-			p.gone()
-			_ = l.ln.SetDeadline(time.Now().Add(20 * time.Millisecond))
-			if c, err := l.ln.Accept(); err == nil {
-				_ = c.Close()
-				t.Error("it was tried again")
-			}
-			if e.qp.State() != StateInit {
-				t.Errorf("state %v", e.qp.State())
-			}
+			bubble(t, func(t *testing.T) {
+				const patience = 60 * time.Millisecond
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1, ReplyTimeout: patience}), QPConfig{})
+				l := listenRaw(t)
+				begin := time.Now()
+				done := connecting(t, e, l.addr(), ConnParams{})
+				p := l.accept()
+				p.setup()
+				p.write(b)
+				if err := <-done; !errors.Is(err, syscall.ETIMEDOUT) {
+					t.Errorf("Connect: %v", err)
+				}
+				if took := time.Since(begin); took < patience {
+					t.Errorf("given up after %v", took)
+				}
+				p.gone()
+				time.AfterFunc(20*time.Millisecond, func() { _ = l.ln.Close() })
+				if c, err := l.ln.Accept(); err == nil {
+					_ = c.Close()
+					t.Error("it was tried again")
+				}
+				if e.qp.State() != StateInit {
+					t.Errorf("state %v", e.qp.State())
+				}
+			})
 		})
 	}
 }
@@ -182,26 +190,28 @@ func TestReplyTimeout(t *testing.T) {
 // taken.
 func TestFPDUBehindTheReply(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	m := e.reg(64, allRights)
-	e.post(1, m.SGE(0, 64))
-	e.post(2, m.SGE(0, 64))
-	l := listenRaw(t)
-	done := connecting(t, e, l.addr(), ConnParams{Guard: 20 * time.Millisecond})
-	p := l.accept()
-	f := reply(true)
-	p.opened(p.setup(), f)
-	b := append(f.AppendTo(nil), p.frame(p.sendMessage([]byte("20")))...)
-	second := p.frame(p.sendMessage([]byte("half")))
-	p.write(append(b, second[:9]...))
-	e.want(1, Success, OpReceive)
-	p.write(second[9:])
-	if c := e.want(2, Success, OpReceive); string(m.Bytes()[:c.Len]) != "half" {
-		t.Errorf("got %q", m.Bytes()[:c.Len])
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+		m := e.reg(64, allRights)
+		e.post(1, m.SGE(0, 64))
+		e.post(2, m.SGE(0, 64))
+		l := listenRaw(t)
+		done := connecting(t, e, l.addr(), ConnParams{Guard: 20 * time.Millisecond})
+		p := l.accept()
+		f := reply(true)
+		p.opened(p.setup(), f)
+		b := append(f.AppendTo(nil), p.frame(p.sendMessage([]byte("20")))...)
+		second := p.frame(p.sendMessage([]byte("half")))
+		p.write(append(b, second[:9]...))
+		e.want(1, Success, OpReceive)
+		p.write(second[9:])
+		if c := e.want(2, Success, OpReceive); string(m.Bytes()[:c.Len]) != "half" {
+			t.Errorf("got %q", m.Bytes()[:c.Len])
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // The initiator of a peer-to-peer connection sends the RTR before all else, of a
@@ -227,57 +237,59 @@ func TestInitiatorSendsTheRTR(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{SignalAll: true})
-			l := listenRaw(t)
-			done := connecting(t, e, l.addr(), ConnParams{PeerToPeer: true, RTR: test.offered, Prefer: test.prefer})
-			p := l.accept()
-			req := p.setup()
-			if pre, err := mpa.DecodePrefix(req.Private); err != nil || !pre.PeerToPeer || pre.RTR != cmp.Or(test.offered, all) {
-				t.Fatalf("Request %+v, %v", pre, err)
-			}
-			f := reply(true)
-			f.Private = (&mpa.Prefix{IRD: test.ird, ORD: 4, PeerToPeer: true, RTR: test.taken}).AppendTo(nil)
-			p.opened(req, f)
-			p.write(f.AppendTo(nil))
-			if test.err != nil {
-				p.terminate(rdmap.CauseMPARTR)
-				if err := <-done; !errors.Is(err, test.err) {
-					t.Fatalf("Connect: %v", err)
+			bubble(t, func(t *testing.T) {
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{SignalAll: true})
+				l := listenRaw(t)
+				done := connecting(t, e, l.addr(), ConnParams{PeerToPeer: true, RTR: test.offered, Prefer: test.prefer})
+				p := l.accept()
+				req := p.setup()
+				if pre, err := mpa.DecodePrefix(req.Private); err != nil || !pre.PeerToPeer || pre.RTR != cmp.Or(test.offered, all) {
+					t.Fatalf("Request %+v, %v", pre, err)
 				}
-				return
-			}
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-			e.send(WorkRequest{ID: 1, Inline: []byte("after")}, WorkRequest{ID: 2, Op: OpSend})
-			s := p.segment(test.op)
-			msn := uint32(1)
-			switch test.op {
-			case rdmap.OpReadRequest:
-				var r rdmap.ReadRequest
-				if err := r.Decode(s.Payload); err != nil || r.Size != 0 {
-					t.Errorf("RTR %+v, %v", r, err)
+				f := reply(true)
+				f.Private = (&mpa.Prefix{IRD: test.ird, ORD: 4, PeerToPeer: true, RTR: test.taken}).AppendTo(nil)
+				p.opened(req, f)
+				p.write(f.AppendTo(nil))
+				if test.err != nil {
+					p.terminate(rdmap.CauseMPARTR)
+					if err := <-done; !errors.Is(err, test.err) {
+						t.Fatalf("Connect: %v", err)
+					}
+					return
 				}
-				p.send(answer(s, nil))
-			case rdmap.OpSend:
-				msn = 2
-				fallthrough
-			default:
-				if len(s.Payload) > 0 || !s.Last() {
-					t.Errorf("RTR of %d octets", len(s.Payload))
+				if err := <-done; err != nil {
+					t.Fatal(err)
 				}
-			}
-			for range 2 {
-				if s := p.segment(rdmap.OpSend); s.Untagged.MSN != msn {
-					t.Errorf("MSN %d, want %d", s.Untagged.MSN, msn)
+				e.send(WorkRequest{ID: 1, Inline: []byte("after")}, WorkRequest{ID: 2, Op: OpSend})
+				s := p.segment(test.op)
+				msn := uint32(1)
+				switch test.op {
+				case rdmap.OpReadRequest:
+					var r rdmap.ReadRequest
+					if err := r.Decode(s.Payload); err != nil || r.Size != 0 {
+						t.Errorf("RTR %+v, %v", r, err)
+					}
+					p.send(answer(s, nil))
+				case rdmap.OpSend:
+					msn = 2
+					fallthrough
+				default:
+					if len(s.Payload) > 0 || !s.Last() {
+						t.Errorf("RTR of %d octets", len(s.Payload))
+					}
 				}
-				msn++
-			}
-			e.want(1, Success, OpSend)
-			e.want(2, Success, OpSend)
-			if list := e.rest(); len(list) > 0 {
-				t.Errorf("the program sees the RTR: %+v", list)
-			}
+				for range 2 {
+					if s := p.segment(rdmap.OpSend); s.Untagged.MSN != msn {
+						t.Errorf("MSN %d, want %d", s.Untagged.MSN, msn)
+					}
+					msn++
+				}
+				e.want(1, Success, OpSend)
+				e.want(2, Success, OpSend)
+				if list := e.rest(); len(list) > 0 {
+					t.Errorf("the program sees the RTR: %+v", list)
+				}
+			})
 		})
 	}
 }
@@ -285,57 +297,61 @@ func TestInitiatorSendsTheRTR(t *testing.T) {
 // Nothing leaves within the guard delay after the Reply.
 func TestGuardDelay(t *testing.T) {
 	t.Parallel()
-	const guard = 60 * time.Millisecond
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	l := listenRaw(t)
-	done := connecting(t, e, l.addr(), ConnParams{Guard: guard, PeerToPeer: true})
-	p := l.accept()
-	req, f := p.setup(), reply(true)
-	f.Private = (&mpa.Prefix{IRD: 4, ORD: 4, PeerToPeer: true, RTR: mpa.RTRWrite}).AppendTo(nil)
-	p.opened(req, f)
-	begin := time.Now()
-	p.write(f.AppendTo(nil))
-	p.segment(rdmap.OpWrite)
-	if took := time.Since(begin); took < guard {
-		t.Errorf("the RTR came after %v", took)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	bubble(t, func(t *testing.T) {
+		const guard = 60 * time.Millisecond
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+		l := listenRaw(t)
+		done := connecting(t, e, l.addr(), ConnParams{Guard: guard, PeerToPeer: true})
+		p := l.accept()
+		req, f := p.setup(), reply(true)
+		f.Private = (&mpa.Prefix{IRD: 4, ORD: 4, PeerToPeer: true, RTR: mpa.RTRWrite}).AppendTo(nil)
+		p.opened(req, f)
+		begin := time.Now()
+		p.write(f.AppendTo(nil))
+		p.segment(rdmap.OpWrite)
+		if took := time.Since(begin); took < guard {
+			t.Errorf("the RTR came after %v", took)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // A peer that says nothing after our first FPDU is kicked three times, by empty
 // Writes, and one that has said something never.
 func TestKickWakesSilentPeer(t *testing.T) {
 	t.Parallel()
-	for _, silent := range []bool{true, false} {
-		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-		p := rawResponder(t, e, reply(true), ConnParams{})
-		want := 0
-		if !silent {
-			p.send(p.read(rdmap.ReadRequest{}))
-			p.segment(rdmap.OpReadResponse)
-		}
-		begin := time.Now()
-		e.send(WorkRequest{Inline: []byte("hello?")})
-		p.segment(rdmap.OpSend)
-		if silent {
-			want = mpa.MaxKicks
-			for range want {
-				if s := p.segment(rdmap.OpWrite); len(s.Payload) > 0 || !s.Last() {
-					t.Errorf("kicked by %+v", s)
+	bubble(t, func(t *testing.T) {
+		for _, silent := range []bool{true, false} {
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+			p := rawResponder(t, e, reply(true), ConnParams{})
+			want := 0
+			if !silent {
+				p.send(p.read(rdmap.ReadRequest{}))
+				p.segment(rdmap.OpReadResponse)
+			}
+			begin := time.Now()
+			e.send(WorkRequest{Inline: []byte("hello?")})
+			p.segment(rdmap.OpSend)
+			if silent {
+				want = mpa.MaxKicks
+				for range want {
+					if s := p.segment(rdmap.OpWrite); len(s.Payload) > 0 || !s.Last() {
+						t.Errorf("kicked by %+v", s)
+					}
+				}
+				if took := time.Since(begin); took < time.Duration(want)*mpa.KickDelay {
+					t.Errorf("%d kicks within %v", want, took)
 				}
 			}
-			if took := time.Since(begin); took < time.Duration(want)*mpa.KickDelay {
-				t.Errorf("%d kicks within %v", want, took)
+			_ = p.conn.SetReadDeadline(time.Now().Add(mpa.KickDelay * 3 / 2))
+			if u, err := p.next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("after %d kicks: % x, %v", want, u, err)
+			}
+			if n := e.dev.Stats().Kicks; n != uint64(want) {
+				t.Errorf("%d kicks counted, want %d", n, want)
 			}
 		}
-		_ = p.conn.SetReadDeadline(time.Now().Add(mpa.KickDelay * 3 / 2))
-		if u, err := p.next(); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("after %d kicks: % x, %v", want, u, err)
-		}
-		if n := e.dev.Stats().Kicks; n != uint64(want) {
-			t.Errorf("%d kicks counted, want %d", n, want)
-		}
-	}
+	})
 }

@@ -22,41 +22,43 @@ func TestMRREQ24NothingIsPlacedAfterDereg(t *testing.T) {
 	for _, s := range streams {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			for run := range 5 {
-				v := newVictim(t, Config{EventLoops: 1})
-				p := openStream(t, v.end, s)
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					for i := range 400 {
-						u := write(uint32(v.open.Key()), v.open.Base()+uint64(i%16)*60_000, bytes.Repeat([]byte{byte(i + 1)}, 60_000))
-						if _, err := p.conn.Write(p.frame(u)); err != nil {
-							return
+			bubble(t, func(t *testing.T) {
+				for run := range 5 {
+					v := newVictim(t, Config{EventLoops: 1})
+					p := openStream(t, v.end, s)
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						for i := range 400 {
+							u := write(uint32(v.open.Key()), v.open.Base()+uint64(i%16)*60_000, bytes.Repeat([]byte{byte(i + 1)}, 60_000))
+							if _, err := p.conn.Write(p.frame(u)); err != nil {
+								return
+							}
 						}
+					}()
+					for range run * 50 {
+						v.qp.State()
 					}
-				}()
-				for range run * 50 {
-					v.qp.State()
-				}
-				if err := v.open.Dereg(within(t)); err != nil {
-					t.Fatal(err)
-				}
-				sum := crc32.ChecksumIEEE(v.open.Bytes())
-				if run%2 == 0 { // the race detector sees who else writes
-					for i := range v.open.Bytes() {
-						v.open.Bytes()[i] = 0x11
+					if err := v.open.Dereg(within(t)); err != nil {
+						t.Fatal(err)
 					}
-					sum = crc32.ChecksumIEEE(v.open.Bytes())
+					sum := crc32.ChecksumIEEE(v.open.Bytes())
+					if run%2 == 0 { // the race detector sees who else writes
+						for i := range v.open.Bytes() {
+							v.open.Bytes()[i] = 0x11
+						}
+						sum = crc32.ChecksumIEEE(v.open.Bytes())
+					}
+					if err := v.ended(); !errors.Is(err, rdmap.CauseDDPInvalidSTag) {
+						t.Errorf("ended by %v", err)
+					}
+					if crc32.ChecksumIEEE(v.open.Bytes()) != sum {
+						t.Error("memory has changed after the invalidation")
+					}
+					p.abort()
+					<-done
 				}
-				if err := v.ended(); !errors.Is(err, rdmap.CauseDDPInvalidSTag) {
-					t.Errorf("ended by %v", err)
-				}
-				if crc32.ChecksumIEEE(v.open.Bytes()) != sum {
-					t.Error("memory has changed after the invalidation")
-				}
-				p.abort()
-				<-done
-			}
+			})
 		})
 	}
 }
@@ -69,46 +71,48 @@ func TestMRREQ23DeregWhileSending(t *testing.T) {
 		for _, response := range []bool{true, false} {
 			t.Run(fmt.Sprintf("crc %v, response %v", crc, response), func(t *testing.T) {
 				t.Parallel()
-				const old, scribble = 0x22, 0x99
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, CloseTimeout: time.Hour}), QPConfig{})
-				mem := bytes.Repeat([]byte{old}, 8<<20)
-				m, err := e.pd.RegMR(mem, mr.RemoteRead, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p := openRaw(t, e, response, crc)
-				if response {
-					p.send(p.read(rdmap.ReadRequest{Size: 8 << 20, SourceSTag: uint32(m.Key())}))
-				} else {
-					e.send(WorkRequest{ID: 1, SGE: []SGE{m.SGE(0, 8<<20)}}, WorkRequest{ID: 2})
-				}
-				head := make([]byte, 100_000)
-				if _, err := io.ReadFull(p.conn, head); err != nil { // it has begun
-					t.Fatal(err)
-				}
-				if err := m.Dereg(within(t)); err != nil { // the peer reads on after it
-					t.Fatal(err)
-				}
-				for i := range mem {
-					mem[i] = scribble
-				}
-				rest, err := io.ReadAll(p.conn)
-				if err != nil && !errors.Is(err, syscall.ECONNRESET) {
-					t.Error(err)
-				}
-				if n := bytes.Count(rest, bytes.Repeat([]byte{scribble}, 32)); n > 0 {
-					t.Errorf("%d times 32 bytes were sent after the invalidation", n)
-				}
-				if len(rest) >= 8<<20-len(head) {
-					t.Error("everything was sent all the same")
-				}
-				if e.ended() == nil {
-					t.Error("no reason")
-				}
-				if !response {
-					e.want(1, LocalProtection, OpSend)
-					e.want(2, Flushed, OpSend)
-				}
+				bubble(t, func(t *testing.T) {
+					const old, scribble = 0x22, 0x99
+					e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, CloseTimeout: time.Hour}), QPConfig{})
+					mem := bytes.Repeat([]byte{old}, 8<<20)
+					m, err := e.pd.RegMR(mem, mr.RemoteRead, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p := openRaw(t, e, response, crc)
+					if response {
+						p.send(p.read(rdmap.ReadRequest{Size: 8 << 20, SourceSTag: uint32(m.Key())}))
+					} else {
+						e.send(WorkRequest{ID: 1, SGE: []SGE{m.SGE(0, 8<<20)}}, WorkRequest{ID: 2})
+					}
+					head := make([]byte, 100_000)
+					if _, err := io.ReadFull(p.conn, head); err != nil { // it has begun
+						t.Fatal(err)
+					}
+					if err := m.Dereg(within(t)); err != nil { // the peer reads on after it
+						t.Fatal(err)
+					}
+					for i := range mem {
+						mem[i] = scribble
+					}
+					rest, err := io.ReadAll(p.conn)
+					if err != nil && !errors.Is(err, syscall.ECONNRESET) {
+						t.Error(err)
+					}
+					if n := bytes.Count(rest, bytes.Repeat([]byte{scribble}, 32)); n > 0 {
+						t.Errorf("%d times 32 bytes were sent after the invalidation", n)
+					}
+					if len(rest) >= 8<<20-len(head) {
+						t.Error("everything was sent all the same")
+					}
+					if e.ended() == nil {
+						t.Error("no reason")
+					}
+					if !response {
+						e.want(1, LocalProtection, OpSend)
+						e.want(2, Flushed, OpSend)
+					}
+				})
 			})
 		}
 	}
@@ -121,26 +125,28 @@ func TestMRREQ23DeregOfTheSink(t *testing.T) {
 		for _, size := range []int{64, 8192} {
 			t.Run(fmt.Sprintf("%s/%d", s.name, size), func(t *testing.T) {
 				t.Parallel()
-				v := newVictim(t, Config{EventLoops: 1})
-				p := openStream(t, v.end, s)
-				p.send(emptyWrite())
-				v.send(WorkRequest{ID: 1, Op: OpRead, SGE: []SGE{v.sink.SGE(0, size)}, RemoteKey: 9}, WorkRequest{ID: 2, Op: OpRead})
-				b := p.frame(answer(p.segment(rdmap.OpReadRequest), make([]byte, size)))
-				p.write(b[:size/2])
-				if err := v.sink.Dereg(within(t)); err != nil {
-					t.Fatal(err)
-				}
-				for i := range v.sink.Bytes() {
-					v.sink.Bytes()[i] = untouched
-				}
-				p.write(b[size/2:])
-				v.want(1, LocalProtection, OpRead)
-				v.want(2, Flushed, OpRead)
-				p.segment(rdmap.OpReadRequest)
-				p.terminate(rdmap.CauseCatastrophic)
-				if !bytes.Equal(v.sink.Bytes(), bytes.Repeat([]byte{untouched}, 8192)) {
-					t.Error("placed after the invalidation")
-				}
+				bubble(t, func(t *testing.T) {
+					v := newVictim(t, Config{EventLoops: 1})
+					p := openStream(t, v.end, s)
+					p.send(emptyWrite())
+					v.send(WorkRequest{ID: 1, Op: OpRead, SGE: []SGE{v.sink.SGE(0, size)}, RemoteKey: 9}, WorkRequest{ID: 2, Op: OpRead})
+					b := p.frame(answer(p.segment(rdmap.OpReadRequest), make([]byte, size)))
+					p.write(b[:size/2])
+					if err := v.sink.Dereg(within(t)); err != nil {
+						t.Fatal(err)
+					}
+					for i := range v.sink.Bytes() {
+						v.sink.Bytes()[i] = untouched
+					}
+					p.write(b[size/2:])
+					v.want(1, LocalProtection, OpRead)
+					v.want(2, Flushed, OpRead)
+					p.segment(rdmap.OpReadRequest)
+					p.terminate(rdmap.CauseCatastrophic)
+					if !bytes.Equal(v.sink.Bytes(), bytes.Repeat([]byte{untouched}, 8192)) {
+						t.Error("placed after the invalidation")
+					}
+				})
 			})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
 )
 
@@ -48,9 +49,11 @@ func TestEndAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			for run := range 15 {
-				terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
-				client, server := pair(t, Config{EventLoops: 1}, terms, terms)
-				endAtAnyMoment(t, r, client, server)
+				bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, func(t *testing.T) {
+					terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
+					client, server := pair(t, Config{EventLoops: 1}, terms, terms)
+					endAtAnyMoment(t, r, client, server)
+				})
 			}
 		})
 	}
@@ -164,6 +167,10 @@ func (e *end) open() bool {
 // can be used again, or, in the last moment, in error; and nothing is left.
 func TestConnectCancelledAtAnyMoment(t *testing.T) {
 	t.Parallel()
+	bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, testConnectCancelledAtAnyMoment)
+}
+
+func testConnectCancelledAtAnyMoment(t *testing.T) {
 	d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 	server := newEnd(t, sd, QPConfig{})
 	ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
@@ -234,95 +241,97 @@ func descriptors(t testing.TB) int {
 // Connections leave nothing behind: no goroutine, descriptor, region, reader or
 // queue pair. It does not run in parallel, because it counts.
 func TestConnectionsLeaveNothingBehind(t *testing.T) {
-	cycles := 1000
-	if testing.Short() {
-		cycles = 100
-	}
-	d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
-	client, server := newEnd(t, d, QPConfig{}), newEnd(t, sd, QPConfig{})
-	ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := make(chan *QP, 8)
-	wg := serve(ln, server.pd, server.cq, func(q *QP, err error) {
-		if err != nil {
-			t.Error(err)
+	bubble(t, func(t *testing.T) {
+		cycles := 1000
+		if testing.Short() {
+			cycles = 100
 		}
-		ends <- q
-	})
-	var readers []weak.Pointer[mr.Reader]
-	cycle := func(i int) {
-		q, err := client.pd.CreateQP(QPConfig{SendCQ: client.cq, RecvCQ: client.cq, MaxSend: 16, MaxReceive: 16})
+		d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
+		client, server := newEnd(t, d, QPConfig{}), newEnd(t, sd, QPConfig{})
+		ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := client.reg(4096, allRights)
-		if _, err := d.Connect(within(t), q, ln.Addr(), ConnParams{Guard: -1, PeerToPeer: i%2 == 0}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := q.PostSend(WorkRequest{SGE: []SGE{m.SGE(0, 4096)}}); err != nil { // there is no room for it
-			t.Fatal(err)
-		}
-		peer := <-ends
-		for _, x := range []*QP{q, peer} {
-			readers = append(readers, weak.Make(x.stream.rx.reader), weak.Make(x.stream.tx.reader))
-		}
-		switch i % 3 {
-		case 0:
-			_ = q.Disconnect()
-			<-q.Done()
-		case 1:
-			peer.Fail()
-		}
-		if err := errors.Join(q.Close(), peer.Close(), m.Dereg(within(t))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	settled := func() (goroutines, fds int) { return runtime.NumGoroutine(), descriptors(t) }
-	for i := range 20 {
-		cycle(i)
-	}
-	wantG, wantF := settled()
-	for i := range cycles {
-		cycle(i)
-	}
-	var goroutines, fds int
-	// What ends a connection may still be on its way.
-	if !eventually(10*time.Second, func() bool {
-		goroutines, fds = settled()
-		return goroutines <= wantG && fds <= wantF
-	}) {
-		t.Errorf("%d goroutines and %d descriptors, before %d and %d", goroutines, fds, wantG, wantF)
-	}
-	for _, dev := range []*Device{d, sd} {
-		if s := dev.Regions().Stats(); s.Registered.Live != 0 || s.Registered.Pinned != 0 {
-			t.Errorf("regions: %+v", s.Registered)
-		}
-	}
-	d.mu.Lock()
-	n := len(d.qps)
-	d.mu.Unlock()
-	if n != 1 {
-		t.Errorf("%d queue pairs", n)
-	}
-	kept := 0
-	if !eventually(10*time.Second, func() bool {
-		runtime.GC()
-		kept = 0
-		for _, r := range readers {
-			if r.Value() != nil {
-				kept++
+		ends := make(chan *QP, 8)
+		wg := serve(ln, server.pd, server.cq, func(q *QP, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			ends <- q
+		})
+		var readers []weak.Pointer[mr.Reader]
+		cycle := func(i int) {
+			q, err := client.pd.CreateQP(QPConfig{SendCQ: client.cq, RecvCQ: client.cq, MaxSend: 16, MaxReceive: 16})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := client.reg(4096, allRights)
+			if _, err := d.Connect(within(t), q, ln.Addr(), ConnParams{Guard: -1, PeerToPeer: i%2 == 0}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := q.PostSend(WorkRequest{SGE: []SGE{m.SGE(0, 4096)}}); err != nil { // there is no room for it
+				t.Fatal(err)
+			}
+			peer := <-ends
+			for _, x := range []*QP{q, peer} {
+				readers = append(readers, weak.Make(x.stream.rx.reader), weak.Make(x.stream.tx.reader))
+			}
+			switch i % 3 {
+			case 0:
+				_ = q.Disconnect()
+				<-q.Done()
+			case 1:
+				peer.Fail()
+			}
+			if err := errors.Join(q.Close(), peer.Close(), m.Dereg(within(t))); err != nil {
+				t.Fatal(err)
 			}
 		}
-		// The runtime keeps a stopped timer, and what it refers to, until it
-		// would have fired or a quarter of all timers are such.
-		return kept <= len(readers)/3
-	}) {
-		t.Errorf("%d of %d readers are kept", kept, len(readers))
-	}
-	_ = ln.Close()
-	wg.Wait()
+		settled := func() (goroutines, fds int) { return runtime.NumGoroutine(), descriptors(t) }
+		for i := range 20 {
+			cycle(i)
+		}
+		wantG, wantF := settled()
+		for i := range cycles {
+			cycle(i)
+		}
+		var goroutines, fds int
+		// What ends a connection may still be on its way.
+		if !eventually(10*time.Second, func() bool {
+			goroutines, fds = settled()
+			return goroutines <= wantG && fds <= wantF
+		}) {
+			t.Errorf("%d goroutines and %d descriptors, before %d and %d", goroutines, fds, wantG, wantF)
+		}
+		for _, dev := range []*Device{d, sd} {
+			if s := dev.Regions().Stats(); s.Registered.Live != 0 || s.Registered.Pinned != 0 {
+				t.Errorf("regions: %+v", s.Registered)
+			}
+		}
+		d.mu.Lock()
+		n := len(d.qps)
+		d.mu.Unlock()
+		if n != 1 {
+			t.Errorf("%d queue pairs", n)
+		}
+		kept := 0
+		if !eventually(10*time.Second, func() bool {
+			runtime.GC()
+			kept = 0
+			for _, r := range readers {
+				if r.Value() != nil {
+					kept++
+				}
+			}
+			// The runtime keeps a stopped timer, and what it refers to, until it
+			// would have fired or a quarter of all timers are such.
+			return kept <= len(readers)/3
+		}) {
+			t.Errorf("%d of %d readers are kept", kept, len(readers))
+		}
+		_ = ln.Close()
+		wg.Wait()
+	})
 }
 
 // eventually looks again until f holds, for at most d.

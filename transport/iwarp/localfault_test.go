@@ -16,34 +16,36 @@ import (
 // that were there, in order.
 func TestPostInErrorIsFlushed(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	openRaw(t, e, true, true)
-	for i := range uint64(3) {
-		e.send(WorkRequest{ID: i})
-		e.post(100 + i)
-	}
-	e.qp.Fail()
-	if err := e.ended(); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	for i := range uint64(3) {
-		e.send(WorkRequest{ID: 3 + i}, WorkRequest{ID: 50 + i})
-		e.post(103 + i)
-	}
-	var sent, received []uint64
-	for _, c := range e.rest() {
-		if c.Status != Flushed {
-			t.Errorf("%+v", c)
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+		openRaw(t, e, true, true)
+		for i := range uint64(3) {
+			e.send(WorkRequest{ID: i})
+			e.post(100 + i)
 		}
-		if c.ID < 100 {
-			sent = append(sent, c.ID)
-		} else {
-			received = append(received, c.ID)
+		e.qp.Fail()
+		if err := e.ended(); !errors.Is(err, ErrClosed) {
+			t.Error(err)
 		}
-	}
-	if got := fmt.Sprint(sent, received); got != "[0 1 2 3 50 4 51 5 52] [100 101 102 103 104 105]" {
-		t.Errorf("completed: %v", got)
-	}
+		for i := range uint64(3) {
+			e.send(WorkRequest{ID: 3 + i}, WorkRequest{ID: 50 + i})
+			e.post(103 + i)
+		}
+		var sent, received []uint64
+		for _, c := range e.rest() {
+			if c.Status != Flushed {
+				t.Errorf("%+v", c)
+			}
+			if c.ID < 100 {
+				sent = append(sent, c.ID)
+			} else {
+				received = append(received, c.ID)
+			}
+		}
+		if got := fmt.Sprint(sent, received); got != "[0 1 2 3 50 4 51 5 52] [100 101 102 103 104 105]" {
+			t.Errorf("completed: %v", got)
+		}
+	})
 }
 
 // Local faults: the request at fault has its status, those before it have
@@ -63,20 +65,22 @@ func TestLocalFaults(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("crc %v/%s", crc, name), func(t *testing.T) {
 				t.Parallel()
-				v := newVictim(t, Config{EventLoops: 1})
-				p := openRaw(t, v.end, false, crc)
-				w := bad(v)
-				w.ID = 2
-				v.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("before")}, w, WorkRequest{ID: 3})
-				if s := p.segment(rdmap.OpSend); string(s.Payload) != "before" {
-					t.Errorf("%q", s.Payload)
-				}
-				p.gone() // it has read everything then
-				v.want(1, Success, OpSend)
-				if c := v.want(2, LocalProtection, w.Op); mr.Fault(c.Vendor) == mr.None {
-					t.Error("the fault is not told")
-				}
-				v.want(3, Flushed, OpSend)
+				bubble(t, func(t *testing.T) {
+					v := newVictim(t, Config{EventLoops: 1})
+					p := openRaw(t, v.end, false, crc)
+					w := bad(v)
+					w.ID = 2
+					v.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("before")}, w, WorkRequest{ID: 3})
+					if s := p.segment(rdmap.OpSend); string(s.Payload) != "before" {
+						t.Errorf("%q", s.Payload)
+					}
+					p.gone() // it has read everything then
+					v.want(1, Success, OpSend)
+					if c := v.want(2, LocalProtection, w.Op); mr.Fault(c.Vendor) == mr.None {
+						t.Error("the fault is not told")
+					}
+					v.want(3, Flushed, OpSend)
+				})
 			})
 		}
 	}
@@ -96,19 +100,21 @@ func TestReceiveIntoBadMemory(t *testing.T) {
 		} {
 			t.Run(s.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				v := newVictim(t, Config{EventLoops: 1})
-				v.post(100, sge(v)...)
-				v.post(101, v.recv.SGE(0, 64))
-				p := openStream(t, v.end, s)
-				p.send(p.sendMessage([]byte("message")))
-				p.terminate(rdmap.CauseCatastrophic)
-				if c := v.want(100, LocalProtection, OpReceive); mr.Fault(c.Vendor) == mr.None {
-					t.Error("the fault is not told")
-				}
-				v.want(101, Flushed, OpReceive)
-				if v.foreign.Bytes()[0] != untouched || v.readOnly.Bytes()[0] != untouched {
-					t.Error("placed all the same")
-				}
+				bubble(t, func(t *testing.T) {
+					v := newVictim(t, Config{EventLoops: 1})
+					v.post(100, sge(v)...)
+					v.post(101, v.recv.SGE(0, 64))
+					p := openStream(t, v.end, s)
+					p.send(p.sendMessage([]byte("message")))
+					p.terminate(rdmap.CauseCatastrophic)
+					if c := v.want(100, LocalProtection, OpReceive); mr.Fault(c.Vendor) == mr.None {
+						t.Error("the fault is not told")
+					}
+					v.want(101, Flushed, OpReceive)
+					if v.foreign.Bytes()[0] != untouched || v.readOnly.Bytes()[0] != untouched {
+						t.Error("placed all the same")
+					}
+				})
 			})
 		}
 	}

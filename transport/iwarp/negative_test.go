@@ -90,11 +90,13 @@ func TestBadSegmentIsTerminated(t *testing.T) {
 			}
 			t.Run(s.name+"/"+b.name, func(t *testing.T) {
 				t.Parallel()
-				v := newVictim(t, Config{NoExtensions: b.noExtensions, EventLoops: 1})
-				for i := range b.receives {
-					v.post(uint64(100+i), v.recv.SGE(0, 4096))
-				}
-				b.run(t, v, openStream(t, v.end, s))
+				bubble(t, func(t *testing.T) {
+					v := newVictim(t, Config{NoExtensions: b.noExtensions, EventLoops: 1})
+					for i := range b.receives {
+						v.post(uint64(100+i), v.recv.SGE(0, 4096))
+					}
+					b.run(t, v, openStream(t, v.end, s))
+				})
 			})
 		}
 	}

@@ -108,46 +108,50 @@ func TestRefusalComesBeforeTheCredit(t *testing.T) {
 // means nothing.
 func TestRefusalNeedsTheCapability(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	d := newSinkRecorder(t)
-	x := openExtendedCRC(t, e, true, true, allCaps&^xctl.CapRefused, SharedParams{Sink: d})
-	d.mu.Lock()
-	d.fed = func([]byte) {
-		if ok, err := e.qp.Refuse(1, RefusedPort); ok || err != nil {
-			t.Errorf("refused: %v, %v", ok, err)
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+		d := newSinkRecorder(t)
+		x := openExtendedCRC(t, e, true, true, allCaps&^xctl.CapRefused, SharedParams{Sink: d})
+		d.mu.Lock()
+		d.fed = func([]byte) {
+			if ok, err := e.qp.Refuse(1, RefusedPort); ok || err != nil {
+				t.Errorf("refused: %v, %v", ok, err)
+			}
 		}
-	}
-	d.mu.Unlock()
-	e.qp.SinkReady()
-	x.raw.send(x.tell(xctl.Refused{First: 1, Count: 1, Code: xctl.RefusedPort}), x.message(sinkNum, 0, true, []byte("message")))
-	x.sync()
-	for _, r := range x.records {
-		switch r.(type) {
-		case xctl.Refused, xctl.Ping:
-			t.Errorf("%+v", r)
+		d.mu.Unlock()
+		e.qp.SinkReady()
+		x.raw.send(x.tell(xctl.Refused{First: 1, Count: 1, Code: xctl.RefusedPort}), x.message(sinkNum, 0, true, []byte("message")))
+		x.sync()
+		for _, r := range x.records {
+			switch r.(type) {
+			case xctl.Refused, xctl.Ping:
+				t.Errorf("%+v", r)
+			}
 		}
-	}
-	if got := d.heard(); !slices.Equal(got, []string{"9 from 0"}) {
-		t.Errorf("%q", got)
-	}
+		if got := d.heard(); !slices.Equal(got, []string{"9 from 0"}) {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 // The sink hears of a refusal before the messages count as acknowledged, also when both
 // come in one control message. Codes of the future and empty records are passed over.
 func TestRefusedIsHeardFirst(t *testing.T) {
 	t.Parallel()
-	e, x, d := openSink(t, Config{}, true, false)
-	if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
-		t.Fatal(n, err)
-	}
-	x.incoming(rdmap.OpSend)
-	x.raw.send(x.tell(xctl.Refused{First: 7, Count: 3, Code: xctl.RefusedPort}, xctl.Refused{First: 20, Count: 1, Code: 9}, xctl.Refused{First: 21, Code: xctl.RefusedPort},
-		xctl.Refused{First: 22, Count: 1, Code: xctl.RefusedUnknown}, credit(1, 9)))
-	wait(t, d.acked, "Acked")
-	if got, want := d.heard(), []string{"3 from 7 refused: 1", "1 from 22 refused: 2"}; !slices.Equal(got, want) {
-		t.Errorf("%q, not %q", got, want)
-	}
-	if n := e.qp.FramesAcked(); n != 100 {
-		t.Errorf("%d bytes acknowledged", n)
-	}
+	bubble(t, func(t *testing.T) {
+		e, x, d := openSink(t, Config{}, true, false)
+		if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
+			t.Fatal(n, err)
+		}
+		x.incoming(rdmap.OpSend)
+		x.raw.send(x.tell(xctl.Refused{First: 7, Count: 3, Code: xctl.RefusedPort}, xctl.Refused{First: 20, Count: 1, Code: 9}, xctl.Refused{First: 21, Code: xctl.RefusedPort},
+			xctl.Refused{First: 22, Count: 1, Code: xctl.RefusedUnknown}, credit(1, 9)))
+		wait(t, d.acked, "Acked")
+		if got, want := d.heard(), []string{"3 from 7 refused: 1", "1 from 22 refused: 2"}; !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+		if n := e.qp.FramesAcked(); n != 100 {
+			t.Errorf("%d bytes acknowledged", n)
+		}
+	})
 }

@@ -77,29 +77,31 @@ func TestBadRequestIsNotAnswered(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				const patience = 100 * time.Millisecond
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1, RequestTimeout: patience}), QPConfig{})
-				ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-				if err != nil {
-					t.Fatal(err)
-				}
-				begin := time.Now()
-				p := dialRaw(t, ln.Addr())
-				p.slow = slow
-				p.write(test.bytes)
-				p.gone()
-				if took := time.Since(begin); test.slow && took < patience {
-					t.Errorf("closed after %v already", took)
-				}
-				if test.name[:2] != "12" {
-					return
-				}
-				// It was whole, so a program may have taken it: too late.
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-				defer cancel()
-				if in, err := ln.Accept(ctx); err == nil {
-					t.Errorf("%+v was handed out", in.Request)
-				}
+				bubble(t, func(t *testing.T) {
+					const patience = 100 * time.Millisecond
+					e := newEnd(t, openDevice(t, Config{EventLoops: 1, RequestTimeout: patience}), QPConfig{})
+					ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
+					if err != nil {
+						t.Fatal(err)
+					}
+					begin := time.Now()
+					p := dialRaw(t, ln.Addr())
+					p.slow = slow
+					p.write(test.bytes)
+					p.gone()
+					if took := time.Since(begin); test.slow && took < patience {
+						t.Errorf("closed after %v already", took)
+					}
+					if test.name[:2] != "12" {
+						return
+					}
+					// It was whole, so a program may have taken it: too late.
+					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+					defer cancel()
+					if in, err := ln.Accept(ctx); err == nil {
+						t.Errorf("%+v was handed out", in.Request)
+					}
+				})
 			})
 		}
 	}
@@ -162,38 +164,40 @@ func TestReplyFitsTheRequest(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-				to, done := accepting(t, e, test.sp)
-				p := dialRaw(t, to)
-				p.slow = slow
-				b := test.frame.AppendTo(nil)
-				b[16] |= test.flags
-				p.write(b)
-				got := p.setup()
-				want := test.want
-				want.Reply = true
-				if test.early {
-					got.Private, want.Private = got.Private[:4], got.Private[:4] // the limits of the device
-				}
-				if g, w := got.AppendTo(nil), want.AppendTo(nil); !bytes.Equal(g, w) {
-					t.Fatalf("Reply % x, want % x", g, w)
-				}
-				if want.Reject {
-					p.gone()
-				}
-				switch {
-				case test.early:
-					return
-				case want.Enhanced && want.Private[0]&0x80 != 0:
-					p.opened(got, &test.frame)
-					p.send(emptyWrite())
-				}
-				if err := <-done; !errors.Is(err, test.err) {
-					t.Fatalf("Accept: %v", err)
-				}
-				if test.err == nil && e.est.Rev != test.frame.Rev {
-					t.Fatalf("established: %+v", e.est)
-				}
+				bubble(t, func(t *testing.T) {
+					e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+					to, done := accepting(t, e, test.sp)
+					p := dialRaw(t, to)
+					p.slow = slow
+					b := test.frame.AppendTo(nil)
+					b[16] |= test.flags
+					p.write(b)
+					got := p.setup()
+					want := test.want
+					want.Reply = true
+					if test.early {
+						got.Private, want.Private = got.Private[:4], got.Private[:4] // the limits of the device
+					}
+					if g, w := got.AppendTo(nil), want.AppendTo(nil); !bytes.Equal(g, w) {
+						t.Fatalf("Reply % x, want % x", g, w)
+					}
+					if want.Reject {
+						p.gone()
+					}
+					switch {
+					case test.early:
+						return
+					case want.Enhanced && want.Private[0]&0x80 != 0:
+						p.opened(got, &test.frame)
+						p.send(emptyWrite())
+					}
+					if err := <-done; !errors.Is(err, test.err) {
+						t.Fatalf("Accept: %v", err)
+					}
+					if test.err == nil && e.est.Rev != test.frame.Rev {
+						t.Fatalf("established: %+v", e.est)
+					}
+				})
 			})
 		}
 	}
@@ -202,44 +206,46 @@ func TestReplyFitsTheRequest(t *testing.T) {
 // The program of the responder refuses, with its reason, to both kinds of peers.
 func TestRejectCarriesTheReason(t *testing.T) {
 	t.Parallel()
-	for _, f := range []*mpa.Frame{request(true), {Rev: 1}} {
-		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-		ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-		if err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		for _, f := range []*mpa.Frame{request(true), {Rev: 1}} {
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+			ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := dialRaw(t, ln.Addr())
+			f.Private = append(f.Private, "please"...)
+			p.write(f.AppendTo(nil))
+			in, err := ln.Accept(within(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(in.Private) != "please" {
+				t.Errorf("private data of the Request: %q", in.Private)
+			}
+			if err := in.Reject(make([]byte, 257)); !errors.Is(err, mpa.ErrPrivate) {
+				t.Errorf("257 octets of reason: %v", err)
+			}
+			if err := in.Reject([]byte("no room")); err != nil {
+				t.Fatal(err)
+			}
+			got := p.setup()
+			reason := got.Private
+			if f.Enhanced {
+				reason = reason[mpa.PrefixLen:]
+			}
+			if !got.Reject || got.Enhanced != f.Enhanced || string(reason) != "no room" {
+				t.Errorf("Reply %+v", got)
+			}
+			p.closed()
+			if _, err := in.Accept(within(t), e.qp, ConnParams{}); !errors.Is(err, ErrClosed) {
+				t.Errorf("Accept after Reject: %v", err)
+			}
+			if e.qp.State() != StateInit {
+				t.Errorf("state %v", e.qp.State())
+			}
 		}
-		p := dialRaw(t, ln.Addr())
-		f.Private = append(f.Private, "please"...)
-		p.write(f.AppendTo(nil))
-		in, err := ln.Accept(within(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(in.Private) != "please" {
-			t.Errorf("private data of the Request: %q", in.Private)
-		}
-		if err := in.Reject(make([]byte, 257)); !errors.Is(err, mpa.ErrPrivate) {
-			t.Errorf("257 octets of reason: %v", err)
-		}
-		if err := in.Reject([]byte("no room")); err != nil {
-			t.Fatal(err)
-		}
-		got := p.setup()
-		reason := got.Private
-		if f.Enhanced {
-			reason = reason[mpa.PrefixLen:]
-		}
-		if !got.Reject || got.Enhanced != f.Enhanced || string(reason) != "no room" {
-			t.Errorf("Reply %+v", got)
-		}
-		p.closed()
-		if _, err := in.Accept(within(t), e.qp, ConnParams{}); !errors.Is(err, ErrClosed) {
-			t.Errorf("Accept after Reject: %v", err)
-		}
-		if e.qp.State() != StateInit {
-			t.Errorf("state %v", e.qp.State())
-		}
-	}
+	})
 }
 
 // A peer-to-peer connection is up, for the responder, with the first FPDU, of
@@ -268,32 +274,34 @@ func TestRTROpensTheResponder(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-			m := e.reg(64, allRights)
-			e.post(1, m.SGE(0, 64))
-			to, done := accepting(t, e, ConnParams{})
-			p := dialRaw(t, to)
-			p.write(f.AppendTo(nil))
-			p.opened(p.setup(), f)
-			select {
-			case err := <-done:
-				t.Fatalf("Accept returned without an RTR: %v", err)
-			default:
-			}
-			p.send(test.rtr(p))
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-			if test.after != nil {
-				test.after(t, p, e)
-			}
-			e.send(WorkRequest{ID: 9, Flags: Signaled, Inline: []byte("go")})
-			if s := p.segment(rdmap.OpSend); string(s.Payload) != "go" {
-				t.Errorf("sent %q", s.Payload)
-			}
-			e.want(9, Success, OpSend)
-			p.send(p.sendMessage(nil)) // this one is for the program
-			e.want(1, Success, OpReceive)
+			bubble(t, func(t *testing.T) {
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+				m := e.reg(64, allRights)
+				e.post(1, m.SGE(0, 64))
+				to, done := accepting(t, e, ConnParams{})
+				p := dialRaw(t, to)
+				p.write(f.AppendTo(nil))
+				p.opened(p.setup(), f)
+				select {
+				case err := <-done:
+					t.Fatalf("Accept returned without an RTR: %v", err)
+				default:
+				}
+				p.send(test.rtr(p))
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				if test.after != nil {
+					test.after(t, p, e)
+				}
+				e.send(WorkRequest{ID: 9, Flags: Signaled, Inline: []byte("go")})
+				if s := p.segment(rdmap.OpSend); string(s.Payload) != "go" {
+					t.Errorf("sent %q", s.Payload)
+				}
+				e.want(9, Success, OpSend)
+				p.send(p.sendMessage(nil)) // this one is for the program
+				e.want(1, Success, OpReceive)
+			})
 		})
 	}
 }
@@ -301,37 +309,41 @@ func TestRTROpensTheResponder(t *testing.T) {
 // A responder that gets no RTR gives up.
 func TestRTRTimeout(t *testing.T) {
 	t.Parallel()
-	prefix := mpa.Prefix{IRD: 1, ORD: 1, PeerToPeer: true, RTR: mpa.RTRRead}
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1, RTRTimeout: 50 * time.Millisecond}), QPConfig{})
-	to, done := accepting(t, e, ConnParams{})
-	p := dialRaw(t, to)
-	p.write((&mpa.Frame{Rev: 2, Enhanced: true, Private: prefix.AppendTo(nil)}).AppendTo(nil))
-	p.setup()
-	if err := <-done; !errors.Is(err, syscall.ETIMEDOUT) {
-		t.Errorf("Accept: %v", err)
-	}
-	p.gone()
-	if err := e.ended(); !errors.Is(err, syscall.ETIMEDOUT) {
-		t.Errorf("the queue pair: %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		prefix := mpa.Prefix{IRD: 1, ORD: 1, PeerToPeer: true, RTR: mpa.RTRRead}
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1, RTRTimeout: 50 * time.Millisecond}), QPConfig{})
+		to, done := accepting(t, e, ConnParams{})
+		p := dialRaw(t, to)
+		p.write((&mpa.Frame{Rev: 2, Enhanced: true, Private: prefix.AppendTo(nil)}).AppendTo(nil))
+		p.setup()
+		if err := <-done; !errors.Is(err, syscall.ETIMEDOUT) {
+			t.Errorf("Accept: %v", err)
+		}
+		p.gone()
+		if err := e.ended(); !errors.Is(err, syscall.ETIMEDOUT) {
+			t.Errorf("the queue pair: %v", err)
+		}
+	})
 }
 
 // Work that a responder has posted waits for the peer's first FPDU (RFC 5044
 // section 7.1.2).
 func TestResponderWaitsForTheFirstFPDU(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	p := rawInitiator(t, e, request(true), ConnParams{})
-	e.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("early")})
-	_ = p.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if u, err := p.next(); err == nil {
-		t.Fatalf("% x came before our first FPDU", u)
-	}
-	if s := e.qp.State(); s != StateRTR {
-		t.Errorf("state %v", s)
-	}
-	_ = p.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-	p.send(emptyWrite())
-	p.segment(rdmap.OpSend)
-	e.want(1, Success, OpSend)
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+		p := rawInitiator(t, e, request(true), ConnParams{})
+		e.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("early")})
+		_ = p.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if u, err := p.next(); err == nil {
+			t.Fatalf("% x came before our first FPDU", u)
+		}
+		if s := e.qp.State(); s != StateRTR {
+			t.Errorf("state %v", s)
+		}
+		_ = p.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		p.send(emptyWrite())
+		p.segment(rdmap.OpSend)
+		e.want(1, Success, OpSend)
+	})
 }

@@ -205,23 +205,25 @@ func TestBlockThatIsNone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			e, _ := sharedHost(t)
-			f := request(true)
-			f.Private = append(f.Private, c.private...)
-			p := rawInitiator(t, e, f, ConnParams{Guard: -1, Shared: &SharedParams{Queues: &queueMap{}, Send: true}})
-			if e.est.Shared != c.extended {
-				t.Fatalf("extended: %v", e.est.Shared)
-			}
-			if !c.extended && !bytes.Equal(e.est.Private, c.private) {
-				t.Fatalf("% x of the private data % x", e.est.Private, c.private)
-			}
-			p.send(emptyWrite())
-			if c.extended {
-				return
-			}
-			// Row 65: a shared queue is none here, nor is the control queue.
-			p.send(ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), QN: xctl.SRQN(1).QN(), MSN: 1}.AppendTo(nil))
-			p.terminate(rdmap.CauseDDPInvalidQN)
+			bubble(t, func(t *testing.T) {
+				e, _ := sharedHost(t)
+				f := request(true)
+				f.Private = append(f.Private, c.private...)
+				p := rawInitiator(t, e, f, ConnParams{Guard: -1, Shared: &SharedParams{Queues: &queueMap{}, Send: true}})
+				if e.est.Shared != c.extended {
+					t.Fatalf("extended: %v", e.est.Shared)
+				}
+				if !c.extended && !bytes.Equal(e.est.Private, c.private) {
+					t.Fatalf("% x of the private data % x", e.est.Private, c.private)
+				}
+				p.send(emptyWrite())
+				if c.extended {
+					return
+				}
+				// Row 65: a shared queue is none here, nor is the control queue.
+				p.send(ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), QN: xctl.SRQN(1).QN(), MSN: 1}.AppendTo(nil))
+				p.terminate(rdmap.CauseDDPInvalidQN)
+			})
 		})
 	}
 }
@@ -315,25 +317,27 @@ func TestEndGivesMemoryBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, mem := sharedHost(t)
-			x := openExtended(t, e, true, allCaps, SharedParams{})
-			s := x.queues.srq(e, 1, SRQConfig{MaxReceive: 1})
-			e.give(s, 9, mem.SGE(0, 4096))
-			x.raw.send(x.message(1, 0, false, make([]byte, 100)))
-			x.sync()
-			if _, err := s.PostReceive(ReceiveRequest{}); err != ErrQueueFull {
-				t.Fatalf("the place of the request that is being filled was given away: %v", err)
-			}
-			end(x)
-			<-e.qp.Done()
-			again := e.of(t).with(QPConfig{})
-			again.cq = e.cq
-			y := openExtended(t, again, true, allCaps, SharedParams{})
-			y.queues.put(1, s)
-			y.raw.send(y.message(1, 0, true, []byte("other")))
-			if c := e.want(9, Success, OpReceive); c.Len != 5 || s.rq.posted() != 0 || s.rq.lent != 0 {
-				t.Fatalf("%+v, %d posted", c, s.rq.posted())
-			}
+			bubble(t, func(t *testing.T) {
+				e, mem := sharedHost(t)
+				x := openExtended(t, e, true, allCaps, SharedParams{})
+				s := x.queues.srq(e, 1, SRQConfig{MaxReceive: 1})
+				e.give(s, 9, mem.SGE(0, 4096))
+				x.raw.send(x.message(1, 0, false, make([]byte, 100)))
+				x.sync()
+				if _, err := s.PostReceive(ReceiveRequest{}); err != ErrQueueFull {
+					t.Fatalf("the place of the request that is being filled was given away: %v", err)
+				}
+				end(x)
+				<-e.qp.Done()
+				again := e.of(t).with(QPConfig{})
+				again.cq = e.cq
+				y := openExtended(t, again, true, allCaps, SharedParams{})
+				y.queues.put(1, s)
+				y.raw.send(y.message(1, 0, true, []byte("other")))
+				if c := e.want(9, Success, OpReceive); c.Len != 5 || s.rq.posted() != 0 || s.rq.lent != 0 {
+					t.Fatalf("%+v, %d posted", c, s.rq.posted())
+				}
+			})
 		})
 	}
 }
@@ -341,41 +345,45 @@ func TestEndGivesMemoryBack(t *testing.T) {
 // A second beginning of a message whose queue is gone does not lose the first.
 func TestMessageBeginsTwiceWhileItsQueueGoes(t *testing.T) {
 	t.Parallel()
-	e, mem := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	s := x.queues.srq(e, 1, SRQConfig{})
-	e.give(s, 1, mem.SGE(0, 64))
-	x.raw.send(x.message(1, 0, false, nil))
-	x.sync()
-	x.queues.remove(1)
-	x.raw.send(x.message(1, 0, true, []byte("all of it")))
-	if c := e.want(1, Success, OpReceive); c.Len != 9 {
-		t.Fatalf("%+v", c)
-	}
+	bubble(t, func(t *testing.T) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{})
+		s := x.queues.srq(e, 1, SRQConfig{})
+		e.give(s, 1, mem.SGE(0, 64))
+		x.raw.send(x.message(1, 0, false, nil))
+		x.sync()
+		x.queues.remove(1)
+		x.raw.send(x.message(1, 0, true, []byte("all of it")))
+		if c := e.want(1, Success, OpReceive); c.Len != 9 {
+			t.Fatalf("%+v", c)
+		}
+	})
 }
 
 // The memory of a region is as it was when messages for it were refused: those
 // that are too long by any arithmetic.
 func TestLongMessagesAreRefused(t *testing.T) {
 	t.Parallel()
-	e, mem := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	s := x.queues.srq(e, 1, SRQConfig{})
-	e.give(s, 1, mem.SGE(0, 10), mem.SGE(100, 20))
-	for _, sizes := range [][]int{{31}, {30, 1}, {10, 20, 1}, {60_000}, {1, 60_000}} {
-		mo := 0
-		for i, n := range sizes {
-			x.raw.send(x.message(1, uint32(mo), i == len(sizes)-1, make([]byte, n)))
-			mo += n
+	bubble(t, func(t *testing.T) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{})
+		s := x.queues.srq(e, 1, SRQConfig{})
+		e.give(s, 1, mem.SGE(0, 10), mem.SGE(100, 20))
+		for _, sizes := range [][]int{{31}, {30, 1}, {10, 20, 1}, {60_000}, {1, 60_000}} {
+			mo := 0
+			for i, n := range sizes {
+				x.raw.send(x.message(1, uint32(mo), i == len(sizes)-1, make([]byte, n)))
+				mo += n
+			}
+			if n := await[xctl.NAK](x); n.Code != xctl.NAKTooLong || n.Info != 30 {
+				t.Fatalf("%v: %+v", sizes, n)
+			}
 		}
-		if n := await[xctl.NAK](x); n.Code != xctl.NAKTooLong || n.Info != 30 {
-			t.Fatalf("%v: %+v", sizes, n)
+		payload := binary.BigEndian.AppendUint64(nil, 0x0102030405060708)
+		x.raw.send(x.message(1, 0, true, payload))
+		e.want(1, Success, OpReceive)
+		if !bytes.Equal(mem.Bytes()[:8], payload) || mem.Bytes()[10] != 0 {
+			t.Fatalf("% x", mem.Bytes()[:16])
 		}
-	}
-	payload := binary.BigEndian.AppendUint64(nil, 0x0102030405060708)
-	x.raw.send(x.message(1, 0, true, payload))
-	e.want(1, Success, OpReceive)
-	if !bytes.Equal(mem.Bytes()[:8], payload) || mem.Bytes()[10] != 0 {
-		t.Fatalf("% x", mem.Bytes()[:16])
-	}
+	})
 }

@@ -16,62 +16,64 @@ import (
 // Ten thousand queues come, take a message and go: both ends together keep no more
 // than 4 MiB of them. Their numbers go on when they come again.
 func TestQueuesThatCameAndWentLeaveLittle(t *testing.T) {
-	client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
-	dst := server.reg(64, mr.LocalWrite)
-	const all, batch = 10_000, 50
-	// One for all that come and go, or each would keep its own to the end.
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	next := func(e *end) { // keeps nothing of the test's own
-		var c [1]Completion
-		for e.cq.Poll(c[:]) == 0 {
-			if err := e.cq.Wait(ctx); err != nil {
-				t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
+		dst := server.reg(64, mr.LocalWrite)
+		const all, batch = 10_000, 50
+		// One for all that come and go, or each would keep its own to the end.
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		next := func(e *end) { // keeps nothing of the test's own
+			var c [1]Completion
+			for e.cq.Poll(c[:]) == 0 {
+				if err := e.cq.Wait(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c[0].Status != Success {
+				t.Fatalf("%+v: %v", c[0], client.qp.Err())
 			}
 		}
-		if c[0].Status != Success {
-			t.Fatalf("%+v: %v", c[0], client.qp.Err())
-		}
-	}
-	round := func(first uint32) {
-		t.Helper()
-		var srqs []*SRQ
-		for n := first; n < first+batch; n++ {
-			s := queues.srq(server, n, SRQConfig{MaxReceive: 1})
-			server.give(s, uint64(n), dst.SGE(0, 64))
-			srqs = append(srqs, s)
-			client.send(WorkRequest{ID: uint64(n), Flags: Signaled, Queue: n, Inline: []byte("x")})
-		}
-		for range batch {
-			next(server)
-			next(client)
-		}
-		for _, s := range srqs {
-			queues.remove(s.Num())
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
+		round := func(first uint32) {
+			t.Helper()
+			var srqs []*SRQ
+			for n := first; n < first+batch; n++ {
+				s := queues.srq(server, n, SRQConfig{MaxReceive: 1})
+				server.give(s, uint64(n), dst.SGE(0, 64))
+				srqs = append(srqs, s)
+				client.send(WorkRequest{ID: uint64(n), Flags: Signaled, Queue: n, Inline: []byte("x")})
+			}
+			for range batch {
+				next(server)
+				next(client)
+			}
+			for _, s := range srqs {
+				queues.remove(s.Num())
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	round(0xf00000)
-	before := heap()
-	for n := uint32(1); n < all; n += batch {
-		round(n)
-	}
-	after := heap()
-	t.Logf("%d KiB more", (int64(after)-int64(before))>>10)
-	if after > before+4<<20 {
-		t.Errorf("%d queues that came and went have left %d KiB", all, (after-before)>>10)
-	}
-	for range 20 {
-		round(1 + batch*rand.Uint32N(all/batch))
-	}
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		round(0xf00000)
+		before := heap()
+		for n := uint32(1); n < all; n += batch {
+			round(n)
+		}
+		after := heap()
+		t.Logf("%d KiB more", (int64(after)-int64(before))>>10)
+		if after > before+4<<20 {
+			t.Errorf("%d queues that came and went have left %d KiB", all, (after-before)>>10)
+		}
+		for range 20 {
+			round(1 + batch*rand.Uint32N(all/batch))
+		}
+	})
 }
 
 // The numbers of a queue that was idle go on, a CREDIT that comes meanwhile counts,
@@ -86,56 +88,58 @@ func TestIdleQueueGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, _ := sharedHost(t)
-			x := openExtended(t, e, true, allCaps, SharedParams{})
-			say := func(n xctl.SRQN, want uint32) {
-				t.Helper()
-				e.send(WorkRequest{ID: uint64(n), Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
-				if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != want || s.Untagged.QN != n.QN() {
-					t.Fatalf("%+v, want message %d of %d", s.Untagged, want, n)
-				}
-			}
-			done := func(n xctl.SRQN, msn, limit uint32) {
-				t.Helper()
-				x.raw.send(x.tell(xctl.Credit{SRQ: n, Delivered: msn, Limit: limit}))
-				e.want(uint64(n), Success, OpSend)
-			}
-			for msn := uint32(1); msn <= 4; msn++ {
-				say(1, msn)
-				done(1, msn, 4) // no more than that
-			}
-			const batch = 32 // a turn for each takes a slow machine a minute
-			for first := xctl.SRQN(2); first < outMost+10; first += batch {
-				_ = x.conn.SetDeadline(time.Now().Add(30 * time.Second)) // for this batch
-				var list []WorkRequest
-				var credits []xctl.Record
-				for n := first; n < first+batch; n++ {
-					list = append(list, WorkRequest{Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
-					credits = append(credits, xctl.Credit{SRQ: n, Delivered: 1, Limit: 4})
-				}
-				e.send(list...)
-				for range batch {
-					if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != 1 {
-						t.Fatalf("%+v, want the first message of a queue", s.Untagged)
+			bubble(t, func(t *testing.T) {
+				e, _ := sharedHost(t)
+				x := openExtended(t, e, true, allCaps, SharedParams{})
+				say := func(n xctl.SRQN, want uint32) {
+					t.Helper()
+					e.send(WorkRequest{ID: uint64(n), Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
+					if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != want || s.Untagged.QN != n.QN() {
+						t.Fatalf("%+v, want message %d of %d", s.Untagged, want, n)
 					}
 				}
-				x.raw.send(x.tell(credits...))
-				for range batch {
-					e.want(0, Success, OpSend)
+				done := func(n xctl.SRQN, msn, limit uint32) {
+					t.Helper()
+					x.raw.send(x.tell(xctl.Credit{SRQ: n, Delivered: msn, Limit: limit}))
+					e.want(uint64(n), Success, OpSend)
 				}
-			}
-			x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 4, Limit: 5}))
-			x.sync()
-			x.raw.send(x.tell(nonsense))
-			select {
-			case <-e.qp.Done():
-			case <-within(t).Done():
-				t.Fatal("nonsense is accepted")
-			}
-			var te *TerminateError
-			if !errors.As(e.qp.Err(), &te) {
-				t.Errorf("%v", e.qp.Err())
-			}
+				for msn := uint32(1); msn <= 4; msn++ {
+					say(1, msn)
+					done(1, msn, 4) // no more than that
+				}
+				const batch = 32 // a turn for each takes a slow machine a minute
+				for first := xctl.SRQN(2); first < outMost+10; first += batch {
+					_ = x.conn.SetDeadline(time.Now().Add(30 * time.Second)) // for this batch
+					var list []WorkRequest
+					var credits []xctl.Record
+					for n := first; n < first+batch; n++ {
+						list = append(list, WorkRequest{Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
+						credits = append(credits, xctl.Credit{SRQ: n, Delivered: 1, Limit: 4})
+					}
+					e.send(list...)
+					for range batch {
+						if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != 1 {
+							t.Fatalf("%+v, want the first message of a queue", s.Untagged)
+						}
+					}
+					x.raw.send(x.tell(credits...))
+					for range batch {
+						e.want(0, Success, OpSend)
+					}
+				}
+				x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 4, Limit: 5}))
+				x.sync()
+				x.raw.send(x.tell(nonsense))
+				select {
+				case <-e.qp.Done():
+				case <-within(t).Done():
+					t.Fatal("nonsense is accepted")
+				}
+				var te *TerminateError
+				if !errors.As(e.qp.Err(), &te) {
+					t.Errorf("%v", e.qp.Err())
+				}
+			})
 		})
 	}
 }

@@ -14,206 +14,216 @@ import (
 // one request of the others fails, and each fault is counted.
 func TestMRREQ26OneRogueOfManyOnASharedConnection(t *testing.T) {
 	t.Parallel()
-	queues := &queueMap{}
-	client := newEnd(t, openDevice(t, Config{}), QPConfig{MaxSend: 1024})
-	server := newEnd(t, openDevice(t, Config{}), QPConfig{})
-	connectEnds(t, client, server, ConnParams{Shared: &SharedParams{Send: true, Require: true}},
-		ConnParams{Shared: &SharedParams{Queues: queues, Errors: -1}})
-	const others, each, rogue = 100, 30, ^uint64(0)
-	local, remote := client.reg(4096, mr.LocalWrite), server.reg(4096, allRights)
-	inbox := server.reg(64, mr.LocalWrite)
-	cq, err := server.dev.CreateCQ(others * each)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := queues.srq(server, 1, SRQConfig{CQ: cq, MaxReceive: others * each})
-	for range others * each {
-		server.give(s, 0, inbox.SGE(0, 64))
-	}
-	good := func(id uint64, step int) WorkRequest {
-		w := WorkRequest{ID: id, Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
-		switch step % 3 {
-		case 0:
-			w.Op = OpWrite
-		case 1:
-			w.Op, w.SGE, w.RemoteAddr = OpRead, []SGE{local.SGE(1024, 64)}, remote.Base()+1024
-		case 2:
-			w.Queue = 1
+	bubble(t, func(t *testing.T) {
+		queues := &queueMap{}
+		client := newEnd(t, openDevice(t, Config{}), QPConfig{MaxSend: 1024})
+		server := newEnd(t, openDevice(t, Config{}), QPConfig{})
+		connectEnds(t, client, server, ConnParams{Shared: &SharedParams{Send: true, Require: true}},
+			ConnParams{Shared: &SharedParams{Queues: queues, Errors: -1}})
+		const others, each, rogue = 100, 30, ^uint64(0)
+		local, remote := client.reg(4096, mr.LocalWrite), server.reg(4096, allRights)
+		inbox := server.reg(64, mr.LocalWrite)
+		cq, err := server.dev.CreateCQ(others * each)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return w
-	}
-	faults := 0
-	bad := func() {
-		w := good(rogue, faults)
-		w.RemoteKey, w.Queue = remote.Key()+1, 2*w.Queue
-		faults++
-		client.send(w)
-	}
-	steps := make([]int, others)
-	bad()
-	for i := range uint64(others) {
-		client.send(good(i, 0))
-	}
-	badKeys, refused := 0, 0
-	for left := others * each; left > 0; {
-		c := client.next()
-		if c.ID == rogue {
-			switch {
-			case c.Status == RemoteAccess:
-				badKeys++
-			case c.Status == RemoteInvalidRD:
-				refused++
-			default:
-				t.Fatalf("the rogue's request: %+v", c)
+		s := queues.srq(server, 1, SRQConfig{CQ: cq, MaxReceive: others * each})
+		for range others * each {
+			server.give(s, 0, inbox.SGE(0, 64))
+		}
+		good := func(id uint64, step int) WorkRequest {
+			w := WorkRequest{ID: id, Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+			switch step % 3 {
+			case 0:
+				w.Op = OpWrite
+			case 1:
+				w.Op, w.SGE, w.RemoteAddr = OpRead, []SGE{local.SGE(1024, 64)}, remote.Base()+1024
+			case 2:
+				w.Queue = 1
 			}
-			bad()
-			continue
+			return w
 		}
-		if c.Status != Success {
-			t.Fatalf("another's request: %+v", c)
+		faults := 0
+		bad := func() {
+			w := good(rogue, faults)
+			w.RemoteKey, w.Queue = remote.Key()+1, 2*w.Queue
+			faults++
+			client.send(w)
 		}
-		left--
-		if steps[c.ID]++; steps[c.ID] < each {
-			client.send(good(c.ID, steps[c.ID]))
+		steps := make([]int, others)
+		bad()
+		for i := range uint64(others) {
+			client.send(good(i, 0))
 		}
-	}
-	if badKeys == 0 || refused == 0 || server.dev.Stats().AccessErrors < uint64(badKeys) {
-		t.Fatalf("%d bad keys, %d bad numbers, %d counted", badKeys, refused, server.dev.Stats().AccessErrors)
-	}
+		badKeys, refused := 0, 0
+		for left := others * each; left > 0; {
+			c := client.next()
+			if c.ID == rogue {
+				switch {
+				case c.Status == RemoteAccess:
+					badKeys++
+				case c.Status == RemoteInvalidRD:
+					refused++
+				default:
+					t.Fatalf("the rogue's request: %+v", c)
+				}
+				bad()
+				continue
+			}
+			if c.Status != Success {
+				t.Fatalf("another's request: %+v", c)
+			}
+			left--
+			if steps[c.ID]++; steps[c.ID] < each {
+				client.send(good(c.ID, steps[c.ID]))
+			}
+		}
+		if badKeys == 0 || refused == 0 || server.dev.Stats().AccessErrors < uint64(badKeys) {
+			t.Fatalf("%d bad keys, %d bad numbers, %d counted", badKeys, refused, server.dev.Stats().AccessErrors)
+		}
+	})
 }
 
 // A message for the queue of a dead program is answered at once, also the one in
 // the middle of which it died.
 func TestXRCREQ32DeadQueueAnswersAtOnce(t *testing.T) {
 	t.Parallel()
-	e, mem := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	s := x.queues.srq(e, 1, SRQConfig{})
-	e.give(s, 1, mem.SGE(0, 64))
-	x.raw.send(x.message(1, 0, false, []byte("half")))
-	x.sync()
-	x.queues.remove(1)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	x.raw.send(x.message(1, 4, true, []byte("rest")), x.message(1, 0, true, nil))
-	for msn := uint32(1); msn <= 2; msn++ {
-		if n := await[xctl.NAK](x); n.MSN != msn || n.Code != xctl.NAKUnknown {
-			t.Fatalf("%+v", n)
+	bubble(t, func(t *testing.T) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{})
+		s := x.queues.srq(e, 1, SRQConfig{})
+		e.give(s, 1, mem.SGE(0, 64))
+		x.raw.send(x.message(1, 0, false, []byte("half")))
+		x.sync()
+		x.queues.remove(1)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
 		}
-	}
+		x.raw.send(x.message(1, 4, true, []byte("rest")), x.message(1, 0, true, nil))
+		for msn := uint32(1); msn <= 2; msn++ {
+			if n := await[xctl.NAK](x); n.MSN != msn || n.Code != xctl.NAKUnknown {
+				t.Fatalf("%+v", n)
+			}
+		}
+	})
 }
 
 // A thousand Pings take no receive request, no credit and no key, and move no
 // state.
 func TestXRCREQ38PingsUseNothing(t *testing.T) {
 	t.Parallel()
-	e, mem := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	s := x.queues.srq(e, 1, SRQConfig{})
-	e.give(s, 1, mem.SGE(0, 64))
-	e.post(2, mem.SGE(64, 64))
-	keys := e.dev.Stats()
-	for range 1000 {
-		x.sync()
-	}
-	if e.qp.State() != StateRTS || s.rq.posted() != 1 || e.qp.rq.posted() != 1 || e.dev.Stats().AccessErrors != keys.AccessErrors {
-		t.Fatalf("%v, %d and %d posted", e.qp.State(), s.rq.posted(), e.qp.rq.posted())
-	}
-	if l := has[xctl.NAK](x); len(l) > 0 {
-		t.Fatalf("%+v", l)
-	}
-	x.raw.send(x.message(1, 0, true, []byte("as before")))
-	e.want(1, Success, OpReceive)
-	if n := e.cq.Poll(make([]Completion, 1)); n != 0 {
-		t.Fatal("a Ping completed something")
-	}
+	bubble(t, func(t *testing.T) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{})
+		s := x.queues.srq(e, 1, SRQConfig{})
+		e.give(s, 1, mem.SGE(0, 64))
+		e.post(2, mem.SGE(64, 64))
+		keys := e.dev.Stats()
+		for range 1000 {
+			x.sync()
+		}
+		if e.qp.State() != StateRTS || s.rq.posted() != 1 || e.qp.rq.posted() != 1 || e.dev.Stats().AccessErrors != keys.AccessErrors {
+			t.Fatalf("%v, %d and %d posted", e.qp.State(), s.rq.posted(), e.qp.rq.posted())
+		}
+		if l := has[xctl.NAK](x); len(l) > 0 {
+			t.Fatalf("%+v", l)
+		}
+		x.raw.send(x.message(1, 0, true, []byte("as before")))
+		e.want(1, Success, OpReceive)
+		if n := e.cq.Poll(make([]Completion, 1)); n != 0 {
+			t.Fatal("a Ping completed something")
+		}
+	})
 }
 
 // A queue closed under load: what completes does so before Close returns, and
 // nothing is written or completed afterwards.
 func TestXRCREQ45CloseUnderLoad(t *testing.T) {
 	t.Parallel()
-	e, _ := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
-	read := x.discard()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	for range 100 {
-		cq, err := e.dev.CreateCQ(64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mem := e.reg(4096, mr.LocalWrite)
-		s := x.queues.srq(e, 1, SRQConfig{CQ: cq})
-		for range 32 {
-			e.give(s, 1, mem.SGE(0, 4096))
-		}
-		var wg sync.WaitGroup
-		gone := make(chan struct{})
-		wg.Go(func() {
-			<-gone
-			x.queues.remove(1)
-			if err := s.Close(); err != nil {
-				t.Error(err)
+	bubble(t, func(t *testing.T) {
+		e, _ := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
+		read := x.discard()
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		for range 100 {
+			cq, err := e.dev.CreateCQ(64)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for cq.Poll(make([]Completion, 64)) > 0 {
+			mem := e.reg(4096, mr.LocalWrite)
+			s := x.queues.srq(e, 1, SRQConfig{CQ: cq})
+			for range 32 {
+				e.give(s, 1, mem.SGE(0, 4096))
 			}
-			if err := cq.Close(); err != nil {
-				t.Error(err)
+			var wg sync.WaitGroup
+			gone := make(chan struct{})
+			wg.Go(func() {
+				<-gone
+				x.queues.remove(1)
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				for cq.Poll(make([]Completion, 64)) > 0 {
+				}
+				if err := cq.Close(); err != nil {
+					t.Error(err)
+				}
+				clear(mem.Bytes()) // ours again
+			})
+			at := rnd.IntN(20)
+			for i := range 24 {
+				if i == at {
+					close(gone)
+				}
+				n := rnd.IntN(2000)
+				x.raw.send(x.message(1, 0, false, make([]byte, n)), x.message(1, uint32(n), true, make([]byte, 10)))
 			}
-			clear(mem.Bytes()) // ours again
-		})
-		at := rnd.IntN(20)
-		for i := range 24 {
-			if i == at {
-				close(gone)
+			wg.Wait()
+			x.raw.send(x.message(1, 0, true, nil)) // of a queue that is gone
+			if cq.Poll(make([]Completion, 1)) != 0 {
+				t.Fatal("completed after Close")
 			}
-			n := rnd.IntN(2000)
-			x.raw.send(x.message(1, 0, false, make([]byte, n)), x.message(1, uint32(n), true, make([]byte, 10)))
+			for _, b := range mem.Bytes() {
+				if b != 0 {
+					t.Fatal("written after Close")
+				}
+			}
 		}
-		wg.Wait()
-		x.raw.send(x.message(1, 0, true, nil)) // of a queue that is gone
-		if cq.Poll(make([]Completion, 1)) != 0 {
-			t.Fatal("completed after Close")
-		}
-		for _, b := range mem.Bytes() {
-			if b != 0 {
-				t.Fatal("written after Close")
-			}
-		}
-	}
-	_ = e.qp.Close()
-	<-read
+		_ = e.qp.Close()
+		<-read
+	})
 }
 
 // A hostile peer that tries numbers finds the queues it may name and no others.
 func TestXRCREQ47NumbersFindOnlyTheirQueues(t *testing.T) {
 	t.Parallel()
-	e, mem := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
-	others := &queueMap{} // another domain's
-	for n := uint32(1); n < 3000; n += 2 {
-		e.give(others.srq(e, n, SRQConfig{MaxReceive: 1}), uint64(n), mem.SGE(0, 64))
-	}
-	e.give(x.queues.srq(e, 1000, SRQConfig{}), 7, mem.SGE(64, 64))
-	for n := xctl.SRQN(1); n < 3000; n++ {
-		x.raw.send(x.message(n, 0, true, []byte("hello")))
-	}
-	x.sync()
-	if l := has[xctl.NAK](x); len(l) != 2998 {
-		t.Fatalf("%d of 2998 messages refused", len(l))
-	}
-	e.want(7, Success, OpReceive)
-	for n, s := range others.m {
-		if s.rq.posted() != 1 {
-			t.Fatalf("queue %d was reached", n)
+	bubble(t, func(t *testing.T) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
+		others := &queueMap{} // another domain's
+		for n := uint32(1); n < 3000; n += 2 {
+			e.give(others.srq(e, n, SRQConfig{MaxReceive: 1}), uint64(n), mem.SGE(0, 64))
 		}
-	}
-	// Their memory has a key that this peer knows, and may not use.
-	x.raw.send(x.read(rdmap.ReadRequest{SinkSTag: 1, Size: 8, SourceSTag: uint32(mem.Key()), SourceTO: mem.Base()}))
-	if r := await[xctl.ReadError](x); r.MSN != 1 || r.Cause != rdmap.CauseAccess {
-		t.Fatalf("%+v", r)
-	}
+		e.give(x.queues.srq(e, 1000, SRQConfig{}), 7, mem.SGE(64, 64))
+		for n := xctl.SRQN(1); n < 3000; n++ {
+			x.raw.send(x.message(n, 0, true, []byte("hello")))
+		}
+		x.sync()
+		if l := has[xctl.NAK](x); len(l) != 2998 {
+			t.Fatalf("%d of 2998 messages refused", len(l))
+		}
+		e.want(7, Success, OpReceive)
+		for n, s := range others.m {
+			if s.rq.posted() != 1 {
+				t.Fatalf("queue %d was reached", n)
+			}
+		}
+		// Their memory has a key that this peer knows, and may not use.
+		x.raw.send(x.read(rdmap.ReadRequest{SinkSTag: 1, Size: 8, SourceSTag: uint32(mem.Key()), SourceTO: mem.Base()}))
+		if r := await[xctl.ReadError](x); r.MSN != 1 || r.Cause != rdmap.CauseAccess {
+			t.Fatalf("%+v", r)
+		}
+	})
 }

@@ -258,7 +258,7 @@ func bothRoles(t *testing.T, f func(t *testing.T, initiator bool)) {
 	for name, initiator := range map[string]bool{"peer connects": true, "we connect": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(t, initiator)
+			bubble(t, func(t *testing.T) { f(t, initiator) })
 		})
 	}
 }

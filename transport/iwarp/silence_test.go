@@ -130,53 +130,57 @@ func TestIdleConnectionLives(t *testing.T) {
 // Both sides watch each other, and neither ends it.
 func TestTwoThatWatchEachOther(t *testing.T) {
 	t.Parallel()
-	queues := &queueMap{}
-	client, server := pair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true, Silence: time.Hour}}, ConnParams{Shared: &SharedParams{Queues: queues, Silence: time.Hour}})
-	for i := range 8 * silenceLooks {
-		client.look()
-		if i%2 == 0 {
-			server.look() // it is half as impatient
-		}
-		for _, e := range []*end{client, server} {
-			if e.unheard() == askLooks { // it has asked
-				e.heard()
+	bubble(t, func(t *testing.T) {
+		queues := &queueMap{}
+		client, server := pair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true, Silence: time.Hour}}, ConnParams{Shared: &SharedParams{Queues: queues, Silence: time.Hour}})
+		for i := range 8 * silenceLooks {
+			client.look()
+			if i%2 == 0 {
+				server.look() // it is half as impatient
+			}
+			for _, e := range []*end{client, server} {
+				if e.unheard() == askLooks { // it has asked
+					e.heard()
+				}
 			}
 		}
-	}
-	if err := client.qp.Ping(within(t)); err != nil {
-		t.Fatal(err, server.qp.Err())
-	}
+		if err := client.qp.Ping(within(t)); err != nil {
+			t.Fatal(err, server.qp.Err())
+		}
+	})
 }
 
 // A peer behind a slow path is not silent while its TCP takes what goes before the
 // PING: that one arrives, later than the end of a silent one would come.
 func TestSlowPathIsNoSilence(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, MaxULPDU: 8 << 10}), QPConfig{})
-	x := openExtended(t, e, true, allCaps, SharedParams{Silence: time.Hour})
-	if err := x.conn.SetReadBuffer(16 << 10); err != nil {
-		t.Fatal(err)
-	}
-	x.sync()
-	mem := e.reg(1<<20, 0)
-	e.send(WorkRequest{ID: 1, Queue: 5, Flags: Signaled, SGE: []SGE{mem.SGE(0, 1<<20)}})
-	x.incoming(rdmap.OpSend) // the PING waits behind what the message has begun with
-	for range 1 + askLooks {
-		e.look()
-	}
-	looks := 0
-	for len(has[xctl.Ping](x)) == 0 {
-		if _, _, err := x.take(); err != nil {
-			t.Fatalf("%v after %d looks: %v", err, looks, e.qp.Err())
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, MaxULPDU: 8 << 10}), QPConfig{})
+		x := openExtended(t, e, true, allCaps, SharedParams{Silence: time.Hour})
+		if err := x.conn.SetReadBuffer(16 << 10); err != nil {
+			t.Fatal(err)
 		}
-		if e.progress() {
+		x.sync()
+		mem := e.reg(1<<20, 0)
+		e.send(WorkRequest{ID: 1, Queue: 5, Flags: Signaled, SGE: []SGE{mem.SGE(0, 1<<20)}})
+		x.incoming(rdmap.OpSend) // the PING waits behind what the message has begun with
+		for range 1 + askLooks {
 			e.look()
-			looks++
 		}
-	}
-	if looks <= answerLooks { // after so many a silent one is given up
-		t.Fatalf("the PING came after %d looks already", looks)
-	}
+		looks := 0
+		for len(has[xctl.Ping](x)) == 0 {
+			if _, _, err := x.take(); err != nil {
+				t.Fatalf("%v after %d looks: %v", err, looks, e.qp.Err())
+			}
+			if e.progress() {
+				e.look()
+				looks++
+			}
+		}
+		if looks <= answerLooks { // after so many a silent one is given up
+			t.Fatalf("the PING came after %d looks already", looks)
+		}
+	})
 }
 
 // A peer whose TCP acknowledges what comes, while its program hangs, is given up: when
@@ -329,14 +333,16 @@ func TestNoWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := f(t)
-			_ = x.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-			for err := error(nil); err == nil; {
-				_, _, err = x.take()
-			}
-			if l := has[xctl.Ping](x); len(l) != 0 || x.e.qp.State() != StateRTS {
-				t.Fatalf("%d PINGs, or %v", len(l), x.e.qp.Err())
-			}
+			bubble(t, func(t *testing.T) {
+				x := f(t)
+				_ = x.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+				for err := error(nil); err == nil; {
+					_, _, err = x.take()
+				}
+				if l := has[xctl.Ping](x); len(l) != 0 || x.e.qp.State() != StateRTS {
+					t.Fatalf("%d PINGs, or %v", len(l), x.e.qp.Err())
+				}
+			})
 		})
 	}
 }

@@ -107,14 +107,16 @@ func TestBadSinksIsTerminated(t *testing.T) {
 // What the sink refuses ends the connection, with the sink's error.
 func TestSinkRefuses(t *testing.T) {
 	t.Parallel()
-	e, x, d := openSink(t, Config{}, true, false)
-	no := errors.New("no")
-	d.mu.Lock()
-	d.refuse = no
-	d.mu.Unlock()
-	x.raw.send(x.message(sinkNum, 0, true, []byte("message")))
-	x.terminated(rdmap.CauseStreamCatastrophic)
-	if err := d.ended(); !errors.Is(err, no) || !errors.Is(e.qp.Err(), no) {
-		t.Errorf("ended by %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		e, x, d := openSink(t, Config{}, true, false)
+		no := errors.New("no")
+		d.mu.Lock()
+		d.refuse = no
+		d.mu.Unlock()
+		x.raw.send(x.message(sinkNum, 0, true, []byte("message")))
+		x.terminated(rdmap.CauseStreamCatastrophic)
+		if err := d.ended(); !errors.Is(err, no) || !errors.Is(e.qp.Err(), no) {
+			t.Errorf("ended by %v", err)
+		}
+	})
 }

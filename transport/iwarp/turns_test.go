@@ -84,75 +84,79 @@ func TestLongMessageIsPaidBack(t *testing.T) {
 // connection, and each keeps its order.
 func TestSharedQueuesShareOctets(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 256 << 10}), QPConfig{MaxSend: 1 << 17})
-	x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{})
-	const each, share = 4 << 20, 3 << 20
-	sizes := []int{128 << 10, 8 << 10, 512}
-	mem := e.reg(sizes[0], 0)
-	for i := range sizes {
-		e.send(WorkRequest{Queue: uint32(i + 1), Inline: []byte("x")})
-		x.incoming(rdmap.OpSend)
-		x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(i + 1), Delivered: 1, Limit: 1 << 20}))
-	}
-	x.sync()
-	for i, size := range sizes {
-		reqs := make([]WorkRequest, each/size)
-		for k := range reqs {
-			reqs[k] = WorkRequest{Queue: uint32(i + 1), SGE: []SGE{mem.SGE(0, size)}}
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 256 << 10}), QPConfig{MaxSend: 1 << 17})
+		x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{})
+		const each, share = 4 << 20, 3 << 20
+		sizes := []int{128 << 10, 8 << 10, 512}
+		mem := e.reg(sizes[0], 0)
+		for i := range sizes {
+			e.send(WorkRequest{Queue: uint32(i + 1), Inline: []byte("x")})
+			x.incoming(rdmap.OpSend)
+			x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(i + 1), Delivered: 1, Limit: 1 << 20}))
 		}
-		e.send(reqs...)
-	}
-	var got, came [3]int // since there have been messages of all, and in all
-	for together := false; max(got[0], got[1], got[2]) < share; {
-		s := x.incoming(rdmap.OpSend)
-		i := s.Untagged.QN&0xff - 1
-		if at, size := came[i], sizes[i]; s.Untagged.MSN != uint32(at/size+2) || s.Untagged.MO != uint32(at%size) {
-			t.Fatalf("queue %d after %d octets: message %d, offset %d", i+1, at, s.Untagged.MSN, s.Untagged.MO)
+		x.sync()
+		for i, size := range sizes {
+			reqs := make([]WorkRequest, each/size)
+			for k := range reqs {
+				reqs[k] = WorkRequest{Queue: uint32(i + 1), SGE: []SGE{mem.SGE(0, size)}}
+			}
+			e.send(reqs...)
 		}
-		came[i] += len(s.Payload)
-		if together = together || came[0] > 0 && came[1] > 0 && came[2] > 0; together {
-			got[i] += len(s.Payload)
+		var got, came [3]int // since there have been messages of all, and in all
+		for together := false; max(got[0], got[1], got[2]) < share; {
+			s := x.incoming(rdmap.OpSend)
+			i := s.Untagged.QN&0xff - 1
+			if at, size := came[i], sizes[i]; s.Untagged.MSN != uint32(at/size+2) || s.Untagged.MO != uint32(at%size) {
+				t.Fatalf("queue %d after %d octets: message %d, offset %d", i+1, at, s.Untagged.MSN, s.Untagged.MO)
+			}
+			came[i] += len(s.Payload)
+			if together = together || came[0] > 0 && came[1] > 0 && came[2] > 0; together {
+				got[i] += len(s.Payload)
+			}
 		}
-	}
-	for i, n := range got {
-		if n < share*9/10 {
-			t.Errorf("messages of %d: %d KiB when another queue had %d", sizes[i], n>>10, share>>10)
+		for i, n := range got {
+			if n < share*9/10 {
+				t.Errorf("messages of %d: %d KiB when another queue had %d", sizes[i], n>>10, share>>10)
+			}
 		}
-	}
+	})
 }
 
 // A message that builds on a Write follows it at once, also if its queue has sent
 // more than its share and others wait.
 func TestMessageOnWriteIsNotMadeToWait(t *testing.T) {
 	t.Parallel()
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10}), QPConfig{MaxSend: 1 << 10})
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	mem := e.reg(1<<20, mr.LocalWrite)
-	for n := range uint32(2) {
-		e.send(WorkRequest{Queue: n + 1, Inline: []byte("x")})
-		x.incoming(rdmap.OpSend)
-		x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(n + 1), Delivered: 1, Limit: 1 << 20}))
-	}
-	x.sync()
-	e.send(WorkRequest{Queue: 1, SGE: []SGE{mem.SGE(0, 1<<20)}})
-	x.incoming(rdmap.OpSend) // it has begun, and the rest of it goes before all else
-	for range 200 {
-		e.send(WorkRequest{Queue: 2, SGE: []SGE{mem.SGE(0, 8<<10)}})
-	}
-	e.send(WorkRequest{Op: OpWrite, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 5},
-		WorkRequest{Queue: 1, Writes: 1, SGE: []SGE{mem.SGE(0, 8)}},
-		WorkRequest{Op: OpWrite, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 5})
-	for {
-		s, ok, err := x.take()
-		if err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10}), QPConfig{MaxSend: 1 << 10})
+		x := openExtended(t, e, true, allCaps, SharedParams{})
+		mem := e.reg(1<<20, mr.LocalWrite)
+		for n := range uint32(2) {
+			e.send(WorkRequest{Queue: n + 1, Inline: []byte("x")})
+			x.incoming(rdmap.OpSend)
+			x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(n + 1), Delivered: 1, Limit: 1 << 20}))
 		}
-		if ok && s.Op == rdmap.OpWrite {
-			break
+		x.sync()
+		e.send(WorkRequest{Queue: 1, SGE: []SGE{mem.SGE(0, 1<<20)}})
+		x.incoming(rdmap.OpSend) // it has begun, and the rest of it goes before all else
+		for range 200 {
+			e.send(WorkRequest{Queue: 2, SGE: []SGE{mem.SGE(0, 8<<10)}})
 		}
-	}
-	s := x.incoming(rdmap.OpSend)
-	if want := (ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), ULPData: 1, QN: xctl.SRQN(1).QN(), MSN: 3}); s.Untagged != want {
-		t.Fatalf("%+v after the Write", s.Untagged)
-	}
+		e.send(WorkRequest{Op: OpWrite, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 5},
+			WorkRequest{Queue: 1, Writes: 1, SGE: []SGE{mem.SGE(0, 8)}},
+			WorkRequest{Op: OpWrite, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 5})
+		for {
+			s, ok, err := x.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok && s.Op == rdmap.OpWrite {
+				break
+			}
+		}
+		s := x.incoming(rdmap.OpSend)
+		if want := (ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), ULPData: 1, QN: xctl.SRQN(1).QN(), MSN: 3}); s.Untagged != want {
+			t.Fatalf("%+v after the Write", s.Untagged)
+		}
+	})
 }

@@ -21,75 +21,77 @@ func TestWrongLocalKeyCostsItsRequest(t *testing.T) {
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
-			src, dst, remote := client.reg(1<<17, 0), server.reg(1<<17, mr.LocalWrite), server.reg(1<<17, allRights)
-			pd, err := client.dev.AllocPD()
-			if err != nil {
-				t.Fatal(err)
-			}
-			foreign, err := pd.RegMR(make([]byte, 1<<17), 0, 0x10000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fill(src.Bytes(), 3)
-			a, b := queues.srq(server, 1, SRQConfig{}), queues.srq(server, 2, SRQConfig{})
-			serial := map[uint32]uint32{}
-			for _, bad := range [][]SGE{
-				{{Key: src.Key() ^ 1, Addr: src.Base(), Len: 8}},
-				{src.SGE(1<<17-7, 8)},
-				{foreign.SGE(0, 8)},
-				{src.SGE(0, 8), foreign.SGE(0, 8)},
-				{src.SGE(0, 100_000), foreign.SGE(0, 20_000)},
-				{src.SGE(0, 5000), src.SGE(0, 5000), src.SGE(0, 1<<17), src.SGE(1, 1<<17)},
-			} {
-				for i := range 4 { // the last one is withdrawn in its turn, which takes credit
-					server.give(a, uint64(i), dst.SGE(0, 1<<17))
+			bubble(t, func(t *testing.T) {
+				client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
+				src, dst, remote := client.reg(1<<17, 0), server.reg(1<<17, mr.LocalWrite), server.reg(1<<17, allRights)
+				pd, err := client.dev.AllocPD()
+				if err != nil {
+					t.Fatal(err)
 				}
-				server.give(b, 9, dst.SGE(0, 1<<17))
-				good := WorkRequest{ID: 1, Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 70_000)}}
-				write := WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled, SGE: []SGE{src.SGE(0, 20_000)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
-				wrong, wrongWrite := good, write
-				wrong.ID, wrong.SGE = 101, bad
-				wrongWrite.ID, wrongWrite.SGE = 102, bad
-				built := good
-				built.ID, built.Writes = 3, 1
-				refused := built
-				refused.ID = 103
-				other := good
-				other.ID, other.Queue, other.SGE = 4, 2, []SGE{src.SGE(0, 10)}
-				client.send(wrong, good, wrong, write, built, wrongWrite, refused, good, wrong, other)
-				got := map[uint64][]Completion{}
-				for range 10 {
-					c := client.next()
-					got[c.ID] = append(got[c.ID], c)
+				foreign, err := pd.RegMR(make([]byte, 1<<17), 0, 0x10000)
+				if err != nil {
+					t.Fatal(err)
 				}
-				for id, want := range map[uint64]struct {
-					n      int
-					status Status
-				}{1: {2, Success}, 2: {1, Success}, 3: {1, Success}, 4: {1, Success}, 101: {3, LocalProtection}, 102: {1, LocalProtection}, 103: {1, RemoteAccess}} {
-					if len(got[id]) != want.n {
-						t.Fatalf("%d completions of %d: %+v", len(got[id]), id, got)
+				fill(src.Bytes(), 3)
+				a, b := queues.srq(server, 1, SRQConfig{}), queues.srq(server, 2, SRQConfig{})
+				serial := map[uint32]uint32{}
+				for _, bad := range [][]SGE{
+					{{Key: src.Key() ^ 1, Addr: src.Base(), Len: 8}},
+					{src.SGE(1<<17-7, 8)},
+					{foreign.SGE(0, 8)},
+					{src.SGE(0, 8), foreign.SGE(0, 8)},
+					{src.SGE(0, 100_000), foreign.SGE(0, 20_000)},
+					{src.SGE(0, 5000), src.SGE(0, 5000), src.SGE(0, 1<<17), src.SGE(1, 1<<17)},
+				} {
+					for i := range 4 { // the last one is withdrawn in its turn, which takes credit
+						server.give(a, uint64(i), dst.SGE(0, 1<<17))
 					}
-					for _, c := range got[id] {
-						if c.Status != want.status || want.status == LocalProtection && mr.Fault(c.Vendor) == mr.None {
-							t.Fatalf("%+v, want %v", c, want.status)
+					server.give(b, 9, dst.SGE(0, 1<<17))
+					good := WorkRequest{ID: 1, Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 70_000)}}
+					write := WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled, SGE: []SGE{src.SGE(0, 20_000)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+					wrong, wrongWrite := good, write
+					wrong.ID, wrong.SGE = 101, bad
+					wrongWrite.ID, wrongWrite.SGE = 102, bad
+					built := good
+					built.ID, built.Writes = 3, 1
+					refused := built
+					refused.ID = 103
+					other := good
+					other.ID, other.Queue, other.SGE = 4, 2, []SGE{src.SGE(0, 10)}
+					client.send(wrong, good, wrong, write, built, wrongWrite, refused, good, wrong, other)
+					got := map[uint64][]Completion{}
+					for range 10 {
+						c := client.next()
+						got[c.ID] = append(got[c.ID], c)
+					}
+					for id, want := range map[uint64]struct {
+						n      int
+						status Status
+					}{1: {2, Success}, 2: {1, Success}, 3: {1, Success}, 4: {1, Success}, 101: {3, LocalProtection}, 102: {1, LocalProtection}, 103: {1, RemoteAccess}} {
+						if len(got[id]) != want.n {
+							t.Fatalf("%d completions of %d: %+v", len(got[id]), id, got)
+						}
+						for _, c := range got[id] {
+							if c.Status != want.status || want.status == LocalProtection && mr.Fault(c.Vendor) == mr.None {
+								t.Fatalf("%+v, want %v", c, want.status)
+							}
 						}
 					}
-				}
-				for range 4 {
-					c := server.next()
-					serial[c.Queue]++
-					if want := map[uint32]uint32{1: 70_000, 2: 10}[c.Queue]; c.Status != Success || c.Len != want || c.Serial != serial[c.Queue] {
-						t.Fatalf("%+v: want %d bytes, message %d of its queue", c, want, serial[c.Queue])
+					for range 4 {
+						c := server.next()
+						serial[c.Queue]++
+						if want := map[uint32]uint32{1: 70_000, 2: 10}[c.Queue]; c.Status != Success || c.Len != want || c.Serial != serial[c.Queue] {
+							t.Fatalf("%+v: want %d bytes, message %d of its queue", c, want, serial[c.Queue])
+						}
+					}
+					if !bytes.Equal(dst.Bytes()[:70_000], src.Bytes()[:70_000]) {
+						t.Fatal("not what was sent")
 					}
 				}
-				if !bytes.Equal(dst.Bytes()[:70_000], src.Bytes()[:70_000]) {
-					t.Fatal("not what was sent")
+				if n := server.dev.Stats().AccessErrors; n != 0 {
+					t.Errorf("the peer has counted %d errors", n)
 				}
-			}
-			if n := server.dev.Stats().AccessErrors; n != 0 {
-				t.Errorf("the peer has counted %d errors", n)
-			}
+			})
 		})
 	}
 }
@@ -98,47 +100,51 @@ func TestWrongLocalKeyCostsItsRequest(t *testing.T) {
 // which takes no number and completes in its turn.
 func TestRegionGoesWhileItsQueueIsStopped(t *testing.T) {
 	t.Parallel()
-	e, mem := sharedHost(t)
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	victim := e.reg(64, 0)
-	for i, m := range []*MR{mem, victim, mem} {
-		e.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{m.SGE(0, i+1)}})
-	}
-	for msn := uint32(1); msn <= 3; msn++ {
-		if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != msn {
-			t.Fatalf("%+v", s.Untagged)
+	bubble(t, func(t *testing.T) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, true, allCaps, SharedParams{})
+		victim := e.reg(64, 0)
+		for i, m := range []*MR{mem, victim, mem} {
+			e.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{m.SGE(0, i+1)}})
 		}
-	}
-	x.raw.send(x.tell(xctl.NAK{SRQ: 1, MSN: 1, Code: xctl.NAKNotReady, Backoff: 60_000, Info: 4}))
-	x.sync()
-	if err := victim.Dereg(within(t)); err != nil {
-		t.Fatal(err)
-	}
-	x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 0, Limit: 8}))
-	if r := await[xctl.Resume](x); r != (xctl.Resume{SRQ: 1, MSN: 4}) {
-		t.Fatalf("%+v", r)
-	}
-	for i := range uint32(2) {
-		if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != 4+i || len(s.Payload) != int(1+2*i) {
-			t.Fatalf("%+v, %d bytes", s.Untagged, len(s.Payload))
+		for msn := uint32(1); msn <= 3; msn++ {
+			if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != msn {
+				t.Fatalf("%+v", s.Untagged)
+			}
 		}
-	}
-	x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 5, Limit: 8}))
-	e.want(0, Success, OpSend)
-	e.want(1, LocalProtection, OpSend)
-	e.want(2, Success, OpSend)
+		x.raw.send(x.tell(xctl.NAK{SRQ: 1, MSN: 1, Code: xctl.NAKNotReady, Backoff: 60_000, Info: 4}))
+		x.sync()
+		if err := victim.Dereg(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 0, Limit: 8}))
+		if r := await[xctl.Resume](x); r != (xctl.Resume{SRQ: 1, MSN: 4}) {
+			t.Fatalf("%+v", r)
+		}
+		for i := range uint32(2) {
+			if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != 4+i || len(s.Payload) != int(1+2*i) {
+				t.Fatalf("%+v, %d bytes", s.Untagged, len(s.Payload))
+			}
+		}
+		x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 5, Limit: 8}))
+		e.want(0, Success, OpSend)
+		e.want(1, LocalProtection, OpSend)
+		e.want(2, Success, OpSend)
+	})
 }
 
 // The socket is full in the middle of a message when its region goes, and the
 // program uses the memory for something else: the message is sent as it was.
 func TestRegionGoesWhileTheSocketIsFull(t *testing.T) {
 	t.Parallel()
-	for range 20 { // where in a batch it is full is not for us to say
-		if regionGoesWhileFull(t) {
-			return
+	bubble(t, func(t *testing.T) {
+		for range 20 { // where in a batch it is full is not for us to say
+			if regionGoesWhileFull(t) {
+				return
+			}
 		}
-	}
-	t.Fatal("the socket is never full in the middle of a message")
+		t.Fatal("the socket is never full in the middle of a message")
+	})
 }
 
 func regionGoesWhileFull(t *testing.T) bool {
@@ -301,47 +307,49 @@ func TestRegionsGoWhileMessagesAreSent(t *testing.T) {
 // after is taken.
 func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
 	t.Parallel()
-	sinks := []*sinkRecorder{newSinkRecorder(t), newSinkRecorder(t)}
-	ends := []*end{newEnd(t, openDevice(t, Config{}), QPConfig{}), newEnd(t, openDevice(t, Config{}), QPConfig{})}
-	var terms [2]ConnParams
-	for i := range terms {
-		queues := &queueMap{}
-		queues.srq(ends[i], sinkNum, SRQConfig{Sink: true})
-		terms[i].Shared = &SharedParams{Queues: queues, Sink: sinks[i], Require: true}
-	}
-	client, server := ends[0], ends[1]
-	connectEnds(t, client, server, terms[0], terms[1])
-	server.qp.SinkReady()
-	remote, local := server.reg(64, allRights), client.reg(64, 0)
-	write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
-	wrong := write
-	wrong.ID, wrong.SGE = 2, []SGE{local.SGE(1, 64)}
-	say := func(text string, writes ...WorkRequest) {
-		t.Helper()
-		if err := client.qp.PostFirst(writes...); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		sinks := []*sinkRecorder{newSinkRecorder(t), newSinkRecorder(t)}
+		ends := []*end{newEnd(t, openDevice(t, Config{}), QPConfig{}), newEnd(t, openDevice(t, Config{}), QPConfig{})}
+		var terms [2]ConnParams
+		for i := range terms {
+			queues := &queueMap{}
+			queues.srq(ends[i], sinkNum, SRQConfig{Sink: true})
+			terms[i].Shared = &SharedParams{Queues: queues, Sink: sinks[i], Require: true}
 		}
-		if n, err := client.frames([]transport.Frame{{Head: []byte(text), Ops: following, Port: sinkNum}}); n != len(text) || err != nil {
-			t.Fatal(n, err)
-		}
-		for _, w := range writes {
-			want := Success
-			if w.ID == 2 {
-				want = LocalProtection
+		client, server := ends[0], ends[1]
+		connectEnds(t, client, server, terms[0], terms[1])
+		server.qp.SinkReady()
+		remote, local := server.reg(64, allRights), client.reg(64, 0)
+		write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+		wrong := write
+		wrong.ID, wrong.SGE = 2, []SGE{local.SGE(1, 64)}
+		say := func(text string, writes ...WorkRequest) {
+			t.Helper()
+			if err := client.qp.PostFirst(writes...); err != nil {
+				t.Fatal(err)
 			}
-			client.want(w.ID, want, OpWrite)
+			if n, err := client.frames([]transport.Frame{{Head: []byte(text), Ops: following, Port: sinkNum}}); n != len(text) || err != nil {
+				t.Fatal(n, err)
+			}
+			for _, w := range writes {
+				want := Success
+				if w.ID == 2 {
+					want = LocalProtection
+				}
+				client.want(w.ID, want, OpWrite)
+			}
 		}
-	}
-	say("one ", write)
-	say("lost ", wrong)
-	say("two ", write)
-	say("lost ", write, wrong)
-	say("lost ", wrong, write)
-	say("three")
-	if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(len("one lost two lost lost three")) }) {
-		t.Fatalf("%d acknowledged; %v", client.qp.FramesAcked(), client.qp.Err())
-	}
-	if got := string(sinks[1].taken()); got != "one two three" {
-		t.Errorf("%q", got)
-	}
+		say("one ", write)
+		say("lost ", wrong)
+		say("two ", write)
+		say("lost ", write, wrong)
+		say("lost ", wrong, write)
+		say("three")
+		if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(len("one lost two lost lost three")) }) {
+			t.Fatalf("%d acknowledged; %v", client.qp.FramesAcked(), client.qp.Err())
+		}
+		if got := string(sinks[1].taken()); got != "one two three" {
+			t.Errorf("%q", got)
+		}
+	})
 }
