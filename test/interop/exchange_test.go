@@ -99,6 +99,26 @@ func (f flow) start() (r running, err error) {
 	return r, err
 }
 
+// startAll starts flows, and tells how many messages they are. Their work ends with them, or
+// fails.
+func startAll(t *testing.T, ctx context.Context, flows []flow, work *sync.WaitGroup, fail func(error)) (all []running, messages int) {
+	t.Helper()
+	for _, f := range flows {
+		r, err := f.start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+		messages += f.stream.Count
+		work.Go(func() {
+			if _, err := r.wait(ctx); err != nil {
+				fail(err)
+			}
+		})
+	}
+	return all, messages
+}
+
 // wait waits until everything was sent and received as it should. If one end fails the
 // other one is ended.
 func (r running) wait(ctx context.Context) (peer.SendResult, error) {
