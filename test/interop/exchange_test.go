@@ -73,6 +73,7 @@ type flow struct {
 	try      bool // first send each message without waiting
 	monitor  bool // has the end of congestion told
 	rate     int  // messages a second; 0: as many as the stack takes
+	ping     int  // with try: ping after each that many messages, until the first refusal
 	anyOrder bool // each message comes once, and no order is checked
 }
 
@@ -87,7 +88,7 @@ func (f flow) startRecv() (*peer.Call, error) {
 }
 
 func (f flow) startSend() (*peer.Call, error) {
-	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Rate: f.rate, Try: f.try, Monitor: f.monitor})
+	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Rate: f.rate, PingEvery: f.ping, Try: f.try, Monitor: f.monitor})
 }
 
 func (f flow) start() (r running, err error) {
