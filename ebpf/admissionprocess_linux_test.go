@@ -1,3 +1,5 @@
+//go:build live
+
 package ebpf
 
 import (
@@ -31,30 +33,6 @@ type job struct {
 	Do      string // load, own, unprivileged
 	Options AdmissionOptions
 	Set     []netip.Prefix
-}
-
-func init() {
-	text := os.Getenv(jobVariable)
-	if text == "" {
-		return
-	}
-	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		fmt.Println("job:", err)
-		os.Exit(1)
-	}
-	switch j.Do {
-	case "load":
-		a, err := LoadAdmission(j.Options)
-		fmt.Println(err)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
-		_ = a
-	case "own":
-		j.own()
-	case "unprivileged":
-		j.unprivileged()
-	}
-	os.Exit(0)
 }
 
 // expect prints a line with "BAD" in it unless an error is the one that is expected.
@@ -137,6 +115,30 @@ func (j job) unprivileged() {
 	_, err = OpenAdmission(j.Options.Dir + "/none")
 	expect("open none", err, os.ErrNotExist)
 	expect("unload", UnloadAdmission(j.Options.Dir), ErrPermission)
+}
+
+func init() {
+	text := os.Getenv(jobVariable)
+	if text == "" {
+		return
+	}
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		fmt.Println("job:", err)
+		os.Exit(1)
+	}
+	switch j.Do {
+	case "load":
+		a, err := LoadAdmission(j.Options)
+		fmt.Println(err)
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+		_ = a
+	case "own":
+		j.own()
+	case "unprivileged":
+		j.unprivileged()
+	}
+	os.Exit(0)
 }
 
 // command is the other process with its job. The words before run it, such as those of setpriv.

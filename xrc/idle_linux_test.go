@@ -1,85 +1,14 @@
+//go:build live
+
 package xrc
 
 import (
-	"bufio"
-	"context"
-	"fmt"
-	"net/netip"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/xrc/objects"
 )
-
-// idlerRole is the first argument of a process that makes objects, and nothing with them.
-const idlerRole = "idler"
-
-// Objects of one session, within its limits.
-const (
-	idleInitiators = 1000
-	idleQueues     = 60
-)
-
-// beIdler is a process with sessions of the daemon at a path. What it makes it is told by a line of its standard input: a
-// session more, initiators connected to service 7 of a host, or shared receive queues. Each line is about all its sessions.
-func beIdler(args []string) error {
-	to := netip.MustParseAddr(args[1])
-	var sessions []*Session
-	make := map[string]func() error{
-		"session": func() error {
-			s, err := openAt(args[0])
-			sessions = append(sessions, s)
-			return err
-		},
-		"initiators": func() error {
-			for _, s := range sessions {
-				pd, err := s.AllocPD()
-				if err != nil {
-					return err
-				}
-				cq, err := s.CreateCQ(2 * idleInitiators)
-				if err != nil {
-					return err
-				}
-				for range idleInitiators {
-					if _, err := s.Connect(context.Background(), InitiatorAttr{PD: pd, CQ: cq, Remote: to, Service: 7, MaxSend: 1}); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		},
-		"queues": func() error {
-			for _, s := range sessions {
-				dom, err := s.OpenDomain(nil, os.O_CREATE)
-				if err != nil {
-					return err
-				}
-				pd, err := s.AllocPD()
-				if err != nil {
-					return err
-				}
-				cq, err := s.CreateCQ(16)
-				if err != nil {
-					return err
-				}
-				for range idleQueues {
-					if _, err := s.CreateSRQ(SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 1}); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		},
-	}
-	fmt.Println("ready", "")
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		fmt.Println("did", in.Text(), make[in.Text()]())
-	}
-	return nil
-}
 
 // What an idle object costs the daemon, in bytes of its heap. Not parallel: it measures the memory of the process, where
 // the daemon is; applications, and the daemon of the other host, are processes of their own.

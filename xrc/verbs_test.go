@@ -1,3 +1,5 @@
+//go:build live
+
 package xrc
 
 import (
@@ -104,8 +106,6 @@ type process struct {
 	srq *SRQ
 	mem *Region
 }
-
-const slot = 256
 
 // newProcess makes a session with receives receives posted, in the domain of f.
 func newProcess(t testing.TB, h *host, f *os.File, receives, completions int) *process {

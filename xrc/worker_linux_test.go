@@ -1,144 +1,22 @@
+//go:build live
+
 package xrc
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
-	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 )
-
-const workerEnv = "RDS_TEST_XRC_WORKER"
-
-func TestMain(m *testing.M) {
-	os.Setenv("RDS_SOCKET", "none") // whatever this machine has
-	if os.Getenv(workerEnv) != "" {
-		if err := beWorker(os.Args[1:]); err != nil {
-			fmt.Println("failed", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-// beWorker is a process that receives in the domain of the file with descriptor 3: args are the daemon's socket and
-// a service id. Messages are numbered; it verifies that none of a sender is missing. What it is told on its
-// standard input it does.
-func beWorker(args []string) error {
-	for role, be := range map[string]func(args []string) error{hostRole: beHost, idlerRole: beIdler, talkerRole: beTalker, registrantRole: beRegistrant, scriptRole: beScript, serverRole: beServer} {
-		if args[0] == role {
-			return be(args[1:])
-		}
-	}
-	s, err := openAt(args[0])
-	if err != nil {
-		return err
-	}
-	id, _ := strconv.ParseUint(args[1], 10, 64)
-	if len(args) > 2 {
-		return beClient(s, netip.MustParseAddr(args[2]), id)
-	}
-	const receives = 64
-	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	pd, err := s.AllocPD()
-	if err != nil {
-		return err
-	}
-	cq, err := s.CreateCQ(2 * receives)
-	if err != nil {
-		return err
-	}
-	srq, err := s.CreateSRQ(SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: receives})
-	if err != nil {
-		return err
-	}
-	mem, err := pd.Alloc(receives*slot, mr.LocalWrite)
-	if err != nil {
-		return err
-	}
-	post := func(k uint64) error {
-		_, err := srq.PostReceive(iwarp.ReceiveRequest{ID: k, SGE: []iwarp.SGE{mem.SGE(int(k)*slot, slot)}})
-		return err
-	}
-	for k := range uint64(receives) {
-		if err := post(k); err != nil {
-			return err
-		}
-	}
-	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq, Access: mr.RemoteWrite | mr.RemoteRead}); err != nil {
-		return err
-	}
-	fmt.Println("ready", srq.Num())
-	go obey(s, dom)
-	var list [receives]iwarp.Completion
-	next := uint64(0)
-	for !deaf.Load() {
-		if err := cq.Wait(context.Background()); err != nil {
-			return err
-		}
-		for _, c := range list[:cq.Poll(list[:])] {
-			if c.Status != iwarp.Success {
-				return fmt.Errorf("receive: %+v", c)
-			}
-			if n := binary.NativeEndian.Uint64(mem.Bytes()[c.ID*slot:]); n != next {
-				return fmt.Errorf("message %d came, and %d was due", n, next)
-			}
-			next++
-			if err := post(c.ID); err != nil {
-				return err
-			}
-		}
-	}
-	select {}
-}
-
-// deaf has the process take no more messages than the next ones.
-var deaf atomic.Bool
-
-// obey does what the standard input says, and says how it went.
-func obey(s *Session, dom *Domain) {
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		f := strings.Fields(in.Text())
-		n := uint64(0)
-		if len(f) > 1 {
-			n, _ = strconv.ParseUint(f[1], 10, 32)
-		}
-		var err error
-		switch f[0] {
-		case "register":
-			_, err = s.Register(dom, uint32(n))
-		case "unregister":
-			err = s.Unregister(context.Background(), dom, uint32(n))
-		case "event":
-			var e Event
-			if e, err = s.NextEvent(context.Background()); err == nil {
-				fmt.Println("event", e.Kind, e.Object.Number)
-				err = s.Ack(e)
-			}
-		case "stop":
-			deaf.Store(true)
-		}
-		fmt.Println("did", f[0], err)
-	}
-}
 
 // worker is such a process.
 type worker struct {
@@ -434,23 +312,4 @@ func TestXRCREQ24ProcessThatOnlyRegistersHears(t *testing.T) {
 			t.Errorf("the process that only registered hears %q, want %q", got, want)
 		}
 	}
-}
-
-// testEnds returns when the test's process has ended, and with it its end of the standard input.
-func testEnds() error {
-	_, err := io.Copy(io.Discard, os.Stdin)
-	return err
-}
-
-// openAt begins a session with the daemon at a path.
-func openAt(path string) (*Session, error) {
-	c, err := client.Dial(path)
-	if err != nil {
-		return nil, err
-	}
-	o, err := c.Objects()
-	if err != nil {
-		return nil, err
-	}
-	return Open(context.Background(), o)
 }

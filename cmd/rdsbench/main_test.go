@@ -1,3 +1,5 @@
+//go:build live
+
 package main
 
 import (
@@ -16,18 +18,6 @@ import (
 
 	"github.com/rds-go/rds/internal/bench"
 )
-
-// asCommand makes the test binary run as rdsbench itself, so that tests see
-// real processes and exit codes.
-const asCommand = "RDSBENCH_TEST_AS_COMMAND"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asCommand) != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 type outcome struct {
 	stdout, stderr string

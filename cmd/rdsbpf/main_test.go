@@ -1,3 +1,5 @@
+//go:build !live
+
 package main
 
 import (
@@ -8,10 +10,6 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 )
-
-var bin clitest.Bin
-
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./cmd/rdsbpf")) }
 
 // The defaults of rdsbpf are those of rdsd's commented configuration.
 func TestDefaultsAreThoseOfTheDaemon(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build !live
+
 package main
 
 import (
@@ -8,21 +10,6 @@ import (
 
 	"github.com/rds-go/rds/rds"
 )
-
-// serving is a plan with these settings.
-func serving(t *testing.T, text string) plan {
-	t.Helper()
-	s := defaults()
-	s.Control, s.Socket = "/run/c.sock", "/run/a.sock"
-	if err := s.load(write(t, "listen = ['10.0.0.1']\n"+text)); err != nil {
-		t.Fatal(err)
-	}
-	p, err := s.plan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // Numbers may be written as numbers or as strings, names as names.
 func TestPortRules(t *testing.T) {

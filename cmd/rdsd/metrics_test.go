@@ -1,64 +1,18 @@
+//go:build !live
+
 package main
 
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
 
-	"github.com/rds-go/rds/conn"
-	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/rds"
-	"github.com/rds-go/rds/transport"
 )
-
-// busy has something in every metric.
-func busy() rds.Info {
-	host := netip.MustParseAddr
-	return rds.Info{
-		Provider:  "node",
-		Admission: &rds.AdmissionInfo{Kernel: &rds.KernelFilterInfo{Active: true, Hooks: []string{"sk_lookup"}, Prefixes: 12, Refused: 5301, Passed: 17}},
-		Counters:  []transport.Counter{{Name: "send_queued", Value: 12}, {Name: "recv_rdma_bytes", Value: 0}},
-		Sockets: []rds.SocketInfo{
-			{SendQueued: 100, RecvQueued: 20, RecvMessages: 2, Congested: true},
-			{SendQueued: 1, RecvQueued: 3, RecvMessages: 1},
-		},
-		Connections: []rds.ConnectionInfo{
-			{Local: host("10.0.0.1"), Remote: host("10.0.0.2"), Connected: true, Queued: 4096, Path: []conn.PathInfo{{State: "up"}, {State: "up"}},
-				TCP: []rds.PathTCP{{RTT: 1500, MinRTT: 250, Retransmitted: 7, ReceiverLimited: 0.25}, {Path: 1, RTT: 2500}, {Path: 1, RTT: 9}}},
-			{Local: host("10.0.0.1"), Remote: host("10.0.0.3"), Connecting: true, Queued: 4, Path: []conn.PathInfo{{State: "connecting"}}},
-			{Local: host("10.0.0.1"), Remote: host("10.0.0.4"), Path: []conn.PathInfo{{State: "down"}}},
-		},
-		Waits: []rds.WaitInfo{
-			{Cause: "unreachable", Remote: netip.MustParseAddrPort("10.0.0.3:1")}, {Cause: "unreachable", Remote: netip.MustParseAddrPort("10.0.0.3:2")}, {Cause: "budget"},
-		},
-		Memory: &rds.MemoryInfo{
-			Pools: []rds.MemoryPoolInfo{{Name: "small", Live: 1, Dirty: 2, Clean: 3, Resting: 4, Pinned: 5000, Full: 6}}, Stale: 1, Invalidations: 7, Batches: 8, StuckReaders: 9, Refused: 10,
-			BadKeys: []rds.BadKeysInfo{{Reason: "mr: no such region", Count: 11}},
-		},
-		Sessions: []rds.SessionInfo{
-			{ID: 1, PID: 10, UID: 1001, Command: "oracle", Sockets: 2, SendQueued: 100, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 30,
-				Waiting: 1, Queue: 2, Backlog: 300, NotReady: true, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7, CongestionBlocked: 8, CongestionErrors: 9, QueueFull: 10},
-			{ID: 2, PID: 11, UID: 1001, Command: "oracle", Sockets: 1, SendQueued: 1, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 3,
-				Waiting: 2, Queue: 3, Backlog: 4, SentMessages: 10, SentBytes: 20, RecvMessages: 30, RecvBytes: 40, Stalled: 50},
-			{ID: 3, PID: 12, UID: 0, Command: "bad\xffname", SentMessages: 1},
-		},
-	}
-}
-
-func constant(info rds.Info) func() (rds.Info, error) {
-	return func() (rds.Info, error) { return info, nil }
-}
 
 const busyMetrics = `
 # HELP rds_admission_kernel_active Whether a filter in the kernel turns strangers away before TCP answers them, by the daemon's list.
@@ -275,58 +229,5 @@ func TestMetricsOfFailure(t *testing.T) {
 	r.MustRegister(c)
 	if _, err := r.Gather(); err == nil || !strings.Contains(err.Error(), "no snapshot today") {
 		t.Errorf("error %v", err)
-	}
-}
-
-func TestMetricsHandler(t *testing.T) {
-	t.Parallel()
-	h, err := metricsHandler(constant(busy()), zaptest.NewLogger(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, metricsPath, nil))
-	for _, want := range []string{"\nrds_sessions 3\n", "\ngo_goroutines ", "rds_send_queued_total 12\n"} {
-		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("status %d, no %q", w.Code, want)
-		}
-	}
-}
-
-func TestMetricsServer(t *testing.T) {
-	t.Parallel()
-	clitest.NeedLoopback(t)
-	// Not a port that the system gives away: somebody else might have it after
-	// Close, or Dial connect to itself there.
-	taken, err := net.Listen("tcp", "127.22.12.1:9464")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	addr := taken.Addr().String()
-	if _, err := serveMetrics(addr, constant(busy()), zap.NewNop()); err == nil {
-		t.Fatal("no error although the address is taken")
-	}
-	taken.Close()
-	m, err := serveMetrics(addr, constant(busy()), zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, status := range map[string]int{"/metrics": 200, "/": 404, "/debug/pprof/": 404} {
-		res, err := http.Get("http://" + addr + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if res.StatusCode != status || (status == 200) != strings.Contains(string(body), "rds_sessions 3") {
-			t.Errorf("%s: status %d, want %d", path, res.StatusCode, status)
-		}
-	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("still listening after Close")
 	}
 }

@@ -1,10 +1,11 @@
+//go:build !live
+
 package main
 
 import (
 	"errors"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -141,15 +142,6 @@ func TestBoundsAreThoseOfTheService(t *testing.T) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
-}
-
-func write(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "rdsd.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 func TestLoadErrors(t *testing.T) {

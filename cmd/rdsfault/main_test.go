@@ -1,16 +1,13 @@
+//go:build !live
+
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 )
-
-var bin clitest.Bin
-
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./cmd/rdsfault")) }
 
 // A mistake on the command line is one line that names it, and exit status 2.
 func TestMistakesOfTheCommandLine(t *testing.T) {

@@ -1,154 +1,13 @@
+//go:build !live
+
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/rds-go/rds/cmd/rdsinfo/internal/report"
 	"github.com/rds-go/rds/ebpf"
-	"github.com/rds-go/rds/internal/cli/clitest"
-	"github.com/rds-go/rds/internal/netlab"
-	"github.com/rds-go/rds/rds"
 )
-
-// pair is two hosts with a daemon each, and an application that sends to another one and back
-// until the test ends.
-func pair(t *testing.T) (hosts [2]*netlab.Host, daemons [2]*clitest.Process) {
-	t.Helper()
-	hosts[0], hosts[1] = netlab.Pair(t)
-	var sockets [2]*rds.Socket
-	for i, h := range hosts {
-		attach := filepath.Join(t.TempDir(), "a.sock")
-		args := h.Args(bin.Path("rdsd"), "--listen", h.IP4.String())
-		daemons[i] = clitest.StartEnv(t, []string{"RDS_SOCKET=" + attach, "RDS_CONTROL=none"}, args[0], args[1:]...)
-		daemons[i].Line(daemons[i].Stderr, "ready")
-		c, err := rds.Dial(attach)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		if sockets[i], err = c.Bind(netip.AddrPortFrom(h.IP4, 4000)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var rounds atomic.Uint64
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() {
-		for {
-			for i, s := range sockets {
-				to := sockets[1-i]
-				if err := s.Send(ctx, to.LocalAddrPort(), []byte("hello")); err != nil {
-					done <- err
-					return
-				}
-				if _, _, err := to.ReadMessage(nil, 0); err != nil {
-					done <- err
-					return
-				}
-			}
-			rounds.Add(1)
-			if ctx.Err() != nil {
-				done <- nil
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-	})
-	netlab.Until(t, "messages have gone back and forth", func() bool { return rounds.Load() > 100 })
-	return hosts, daemons
-}
-
-// ofHost are the connections of a host in a report.
-func ofHost(t *testing.T, stdout string, h *netlab.Host) []report.KernelConnection {
-	t.Helper()
-	var k report.Kernel
-	if err := json.Unmarshal([]byte(stdout), &k); err != nil {
-		t.Fatalf("%v: %s", err, stdout)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(h.Netns(), &st); err != nil {
-		t.Fatal(err)
-	}
-	var out []report.KernelConnection
-	for _, c := range k.Connections {
-		if uint64(c.Netns) == st.Ino {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-func TestKernelReportOfTwoDaemons(t *testing.T) {
-	t.Parallel()
-	hosts, daemons := pair(t)
-	dir := filepath.Join(netlab.BPFFS(t), "rds")
-	check := func(stdout string) {
-		t.Helper()
-		for i, h := range hosts {
-			of := ofHost(t, stdout, h)
-			if len(of) == 0 {
-				t.Errorf("no connection of host %d", i)
-			}
-			var rtts, waits uint64
-			for _, c := range of {
-				if c.State != "established" || c.Local.Addr() != h.IP4 || c.Remote.Addr() != hosts[1-i].IP4 || c.PID != daemons[i].PID() || c.Command != "rdsd" || c.RTT == 0 {
-					t.Errorf("host %d: %+v", i, c)
-				}
-				rtts += c.RTTs.Count
-				waits += c.Waits.Count
-			}
-			if rtts == 0 || waits == 0 {
-				t.Errorf("host %d: %d round trips, %d waits", i, rtts, waits)
-			}
-		}
-	}
-	status, stdout, stderr := info(t, "--kernel", "--pins", dir, "--for", "300ms", "--json")
-	if status != 0 || !strings.Contains(stderr, "no telemetry is loaded in "+dir) {
-		t.Fatalf("status %d: %s", status, stderr)
-	}
-	check(stdout)
-
-	tel, err := ebpf.LoadTelemetry(ebpf.TelemetryOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tel.Close(); err != nil {
-		t.Fatal(err)
-	}
-	netlab.Until(t, "there are round trips and waits", func() bool {
-		status, stdout, stderr = info(t, "--kernel", "--pins", dir, "--json")
-		if status != 0 || stderr != "" {
-			t.Fatalf("status %d: %s", status, stderr)
-		}
-		for _, h := range hosts {
-			for _, c := range ofHost(t, stdout, h) {
-				if c.RTTs.Count == 0 || c.Waits.Count == 0 {
-					return false
-				}
-			}
-		}
-		return true
-	})
-	check(stdout)
-	if _, stdout, _ = info(t, "--kernel", "--pins", dir); !strings.Contains(stdout, hosts[0].IP4.String()+":") || !strings.Contains(stdout, " rdsd ") {
-		t.Errorf("the table:\n%s", stdout)
-	}
-}
 
 // What is reported of a connection counts from the last report, also when the program has closed
 // the connection since; of another connection with the same addresses all counts.
@@ -169,19 +28,6 @@ func TestKernelReportCountsAConnectionOnce(t *testing.T) {
 		if all[0].RTTs.Count != step.want || all[0].Waits.Count != step.want {
 			t.Errorf("step %d: %d round trips and %d waits, want %d", i, all[0].RTTs.Count, all[0].Waits.Count, step.want)
 		}
-	}
-}
-
-func TestKernelReportIsNotForEverybody(t *testing.T) {
-	t.Parallel()
-	netlab.Root(t)
-	if err := os.Chmod(string(bin), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	p := clitest.StartAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, nil,
-		bin.Path("rdsinfo"), "--kernel", "--pins", "/nowhere")
-	if status := p.Wait(); status != 1 || !strings.Contains(p.Stderr.String(), "not permitted: needs CAP_BPF and CAP_PERFMON; root can") {
-		t.Errorf("status %d: %s", status, p.Stderr)
 	}
 }
 

@@ -1,15 +1,14 @@
+//go:build live
+
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,37 +18,6 @@ import (
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/xrc/objects"
 )
-
-// echoEnv has this binary be an application: it holds the path of a daemon's socket and the
-// address of a socket there, which answers each message with itself.
-const echoEnv = "RDS_TEST_ECHO"
-
-func echo(where string) {
-	path, at, _ := strings.Cut(where, " ")
-	fail := func(err error) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	c, err := rds.Dial(path)
-	if err != nil {
-		fail(err)
-	}
-	s, err := c.Bind(netip.MustParseAddrPort(at))
-	if err != nil {
-		fail(err)
-	}
-	fmt.Println("bound")
-	for {
-		m, err := s.Recv(context.Background())
-		if err != nil {
-			fail(err)
-		}
-		if err := s.Send(context.Background(), m.From, m.Data); err != nil {
-			fail(err)
-		}
-		m.Release()
-	}
-}
 
 // told is what rdsinfo -ax says.
 type told struct {

@@ -1,34 +1,14 @@
+//go:build !live
+
 package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"net"
-	"net/netip"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/rds-go/rds/internal/cli/clitest"
 )
-
-// start runs a server on any port of loopback and returns the flags that say
-// where it is.
-func start(t *testing.T, args ...string) (*clitest.Process, []string) {
-	t.Helper()
-	p := clitest.Start(t, bin.Path("rdsverbs"), append(args, "-a", "127.0.0.1", "-p", "0")...)
-	line := p.Line(p.Stdout, "listening")
-	at := netip.MustParseAddrPort(regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line))
-	return p, []string{"-a", at.Addr().String(), "-p", fmt.Sprint(at.Port())}
-}
-
-// verbs runs a command to its end, with the flags that say where its server is.
-func verbs(t *testing.T, at []string, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	return clitest.Run(t, bin.Path("rdsverbs"), append(args, at...)...)
-}
 
 // Two processes, a hundred pings, with and without CRC.
 func TestProcessesPing(t *testing.T) {
@@ -166,43 +146,6 @@ func TestWrongUsage(t *testing.T) {
 		status, stdout, stderr := verbs(t, nil, strings.Fields(c.args)...)
 		if status != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: status %d\n%s%s", c.args, status, stdout, stderr)
-		}
-	}
-}
-
-// A host that takes the connection and says nothing, and one that takes none.
-func TestServersThatAreNone(t *testing.T) {
-	t.Parallel()
-	silent, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	for _, c := range []struct{ port, timeout, want string }{
-		{fmt.Sprint(silent.Addr().(*net.TCPAddr).Port), "100ms", errTimeout.Error()},
-		{"1", "20s", "connection refused"}, // a port that no other test is given
-	} {
-		for _, args := range [][]string{{"rping", "client"}, {"op", "wait"}} {
-			status, stdout, stderr := verbs(t, []string{"-a", "127.0.0.1", "-p", c.port, "-W", c.timeout}, args...)
-			if status != 1 || stdout != "" || !strings.Contains(stderr, c.want) {
-				t.Errorf("%v: status %d\n%s%s", args, status, stdout, stderr)
-			}
-		}
-	}
-}
-
-func TestAddressInUse(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-	for _, args := range [][]string{{"rping", "server"}, {"serve"}} {
-		status, _, stderr := verbs(t, []string{"-a", "127.0.0.1", "-p", port}, args...)
-		if status != 2 || !strings.Contains(stderr, "address already in use") {
-			t.Errorf("%v: status %d: %s", args, status, stderr)
 		}
 	}
 }

@@ -1,46 +1,18 @@
+//go:build !live
+
 package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
-
-var bin clitest.Bin
-
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./examples/blockfetch", "./cmd/rdsd")) }
-
-// lab has hosts in memory, in a bubble of testing/synctest.
-func lab(t *testing.T, test func(t *testing.T, host func() *rds.Socket)) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l, net := rdstest.NewLoopLab(t), rdstest.NewOpNet()
-		test(t, func() *rds.Socket {
-			return rdstest.Bind(t, rdstest.Start(&l, rds.NewNode, net.With(t, rds.Config{})))
-		})
-	})
-}
-
-// serving is a server, and a function that ends it.
-func serving(t *testing.T, s *rds.Socket) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, s) }()
-	return func() {
-		cancel()
-		if err := <-served; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
-}
 
 // Requests one at a time, and more at a time than the server handles.
 func TestFetch(t *testing.T) {
@@ -111,20 +83,6 @@ func TestFetchVerifies(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// What is no request costs nothing, and a request without memory gets no answer.
-func TestServerIgnoresOthers(t *testing.T) {
-	lab(t, func(t *testing.T, host func() *rds.Socket) {
-		server, client := host(), host()
-		defer serving(t, server)()
-		for _, data := range []string{"", "8 octets", "something longer"} {
-			rdstest.MustSend(t, client, server.LocalAddrPort(), []byte(data))
-		}
-		if err := fetch(context.Background(), client, server.LocalAddrPort(), 2, 2); err != nil {
 			t.Error(err)
 		}
 	})

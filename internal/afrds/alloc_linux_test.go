@@ -1,4 +1,4 @@
-//go:build !race
+//go:build live && !race
 
 // Under the race detector sync.Pool drops at random what it is given.
 

@@ -1,3 +1,5 @@
+//go:build !live
+
 package bench
 
 import (
@@ -10,14 +12,6 @@ import (
 
 	"github.com/rds-go/rds/rds"
 )
-
-func soakWork() *Work {
-	return &Work{Kind: Stress, Ops: true, Kills: 1, Sockets: 1, Peers: 1, Processes: 1, Depth: 1, Size: 128, Sizes: []int{128}, Reply: 128, Faults: true}
-}
-
-func newTestJournal() *journal {
-	return newJournal(journalHead + 64*journalRecord + journalLanes)
-}
 
 func TestSoakMessageIsChecked(t *testing.T) {
 	m := soakMessage{Kind: kindAsk, From: 1, To: 2, FromLife: 3, ToLife: 4, Number: 5, Exchange: 6 << laneShift, Turn: 7, Off: 8, N: 9, Epoch: 10}
@@ -116,33 +110,6 @@ func TestSoakCheck(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-	}
-}
-
-// A message that comes twice is an error, also when the life that had it first is over.
-func TestSoakFindsRepetitions(t *testing.T) {
-	j := newTestJournal()
-	serve := func() *soakServer {
-		s := newSoakServer(&soakProcess{spec: &soakSpec{Work: soakWork()}}, nil, 0, j)
-		s.life = 1
-		return s
-	}
-	s := serve()
-	for n := range uint64(3) {
-		if err := s.take(&soakMessage{Number: n, FromLife: 5}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, s := range []*soakServer{s, serve()} {
-		if err := s.take(&soakMessage{Number: 2, FromLife: 5}); err == nil || !strings.Contains(err.Error(), "again") {
-			t.Errorf("message 2 again: %v", err)
-		}
-		if err := s.take(&soakMessage{Number: 0, FromLife: 6}); err != nil && s.flows[flowKey{0, 6}].record.at(3) != 1 {
-			t.Errorf("another life: %v", err)
-		}
-	}
-	if err := serve().take(&soakMessage{Turn: uint32(turnBad), Number: 3, FromLife: 5}); err == nil {
-		t.Error("what had to be refused is taken")
 	}
 }
 

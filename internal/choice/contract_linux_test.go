@@ -1,3 +1,5 @@
+//go:build live
+
 package choice_test
 
 import (
@@ -9,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/choice"
@@ -18,9 +19,6 @@ import (
 	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/transport/xrc"
 )
-
-// gnet starts a worker pool when the program starts; only what comes later is ours.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
 
 var (
 	addresses atomic.Uint32

@@ -1,3 +1,5 @@
+//go:build live
+
 package control
 
 import (
@@ -14,24 +16,6 @@ import (
 	"testing"
 	"time"
 )
-
-type report struct {
-	Name  string `json:"name"`
-	Count int    `json:"count"`
-}
-
-func constant() (any, error) { return report{"node", 7}, nil }
-
-// socket returns a path short enough for sockaddr_un.
-func socket(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "ctl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return filepath.Join(dir, "c.sock")
-}
 
 func serve(t *testing.T, path string, snapshot func() (any, error)) io.Closer {
 	t.Helper()

@@ -1,3 +1,5 @@
+//go:build live
+
 package gnetloop
 
 import (
@@ -11,15 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
-
-// gnet starts a worker pool when the program starts; only what comes later is ours.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
-
-// patience is how long a test waits for what must come.
-const patience = 20 * time.Second
 
 var addresses atomic.Uint32
 
@@ -123,13 +118,6 @@ func startedPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn, *recorder) {
 	r := newRecorder(t)
 	start(t, c, r)
 	return peer, c, r
-}
-
-func start(t testing.TB, c *Conn, r *recorder) {
-	t.Helper()
-	if err := c.Start(r); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func receive[T any](t testing.TB, c <-chan T) (v T) {

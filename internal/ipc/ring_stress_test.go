@@ -1,3 +1,5 @@
+//go:build !live
+
 package ipc
 
 import (
@@ -12,13 +14,6 @@ import (
 //	go test ./internal/ipc -run TestRingUnderLoad -v -timeout 60m -ipc.entries 100000000
 //	go test -race ./internal/ipc -run TestRingUnderLoad -v -timeout 60m -ipc.entries 100000000
 var stressEntries = flag.Uint64("ipc.entries", 2_000_000, "entries that TestRingUnderLoad moves")
-
-// mix scatters a number over all bits (the finalizer of splitmix64).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
 
 // TestRingUnderLoad has two goroutines move entries and payloads as fast as
 // they can, in batches of changing size, through rings so small that both ends

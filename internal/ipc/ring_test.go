@@ -1,3 +1,5 @@
+//go:build !live
+
 package ipc
 
 import (
@@ -6,17 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 )
-
-// heapRing is a ring in ordinary memory, where the race detector sees it.
-type heapRing struct {
-	slots      []Entry
-	tail, head atomic.Uint64
-}
-
-func newHeapRing(n int) *heapRing { return &heapRing{slots: make([]Entry, n)} }
-
-func (r *heapRing) producer() Producer { return NewProducer(r.slots, &r.tail, &r.head) }
-func (r *heapRing) consumer() Consumer { return NewConsumer(r.slots, &r.tail, &r.head) }
 
 func wantFree(t *testing.T, p *Producer, want, free int) {
 	t.Helper()

@@ -1,3 +1,5 @@
+//go:build !live
+
 package main
 
 import (
@@ -8,27 +10,6 @@ import (
 	"testing"
 	"time"
 )
-
-// sumOf notes outcomes and adds them up.
-func sumOf(t *testing.T, list ...outcome) outcome {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "tally")
-	for _, o := range list {
-		if err := o.note(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	sum, err := addUp(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sum
-}
 
 func TestTally(t *testing.T) {
 	t.Parallel()
@@ -48,16 +29,6 @@ func TestTally(t *testing.T) {
 	for _, bad := range []string{"vet 0 1 0", `{"passed":"x"}`, `{"passed":1`} {
 		if _, err := addUp(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
-func TestFewTestsMayBeFlaky(t *testing.T) {
-	t.Parallel()
-	for n := range 6 {
-		sum := sumOf(t, outcome{Stage: "live", Flaky: make([]string, n)})
-		if reds := sum.report(new(strings.Builder), nil, time.Now()); (len(reds) > 0) != (n > 3) {
-			t.Errorf("%d flaky tests: %q", n, reds)
 		}
 	}
 }

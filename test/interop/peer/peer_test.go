@@ -1,3 +1,5 @@
+//go:build !live
+
 package peer
 
 import (
@@ -5,21 +7,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) {
-	if name := os.Getenv(programEnv); name != "" {
-		os.Exit(runAsProgram(name))
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // memory is a stack whose sockets reach each other by channels.
 type memory struct{ socks map[netip.AddrPort]*memSocket }

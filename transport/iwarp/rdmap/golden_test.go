@@ -1,3 +1,5 @@
+//go:build !live
+
 package rdmap
 
 import (
@@ -21,9 +23,6 @@ func readSegment(t testing.TB, name string) []byte {
 	return b[mpa.HeaderLen : mpa.HeaderLen+n]
 }
 
-// body is what follows DDP's header.
-type body interface{ AppendTo(b []byte) []byte }
-
 type bytesBody string
 
 func (b bytesBody) AppendTo(dst []byte) []byte { return append(dst, b...) }
@@ -38,16 +37,6 @@ type golden struct {
 	u     ddp.Untagged
 	body  body
 }
-
-func tagged(op Op, stag uint32, to uint64) ddp.Tagged {
-	return ddp.Tagged{Last: true, ULP: op.Control(), STag: stag, TO: to}
-}
-
-func untagged(op Op, msn uint32) ddp.Untagged {
-	return ddp.Untagged{Last: true, ULP: op.Control(), QN: op.Queue(), MSN: msn}
-}
-
-const rpingText = "rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr\x00"
 
 func goldens() []golden {
 	return []golden{

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds"
+)
+
+// started is a node with a control socket.
+func started(t *testing.T, port uint16, cfg rds.Config) (_ *rds.Node, ctl string) {
+	t.Helper()
+	clitest.NeedLoopback(t)
+	dir := rdstest.Dir(t)
+	cfg.Port, cfg.Linger, cfg.Control = port, -1, filepath.Join(dir, "c.sock")
+	n, err := rds.NewNode(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n, cfg.Control
+}
+
+func bind(t *testing.T, p rds.Provider, at string) *rds.Socket {
+	t.Helper()
+	s, err := p.Bind(netip.MustParseAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,15 @@
+package ipc
+
+import (
+	"testing"
+)
+
+func newBell(t testing.TB) (*Bell, *Ear) {
+	t.Helper()
+	bell, ear, err := NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bell.Close(); _ = ear.Close() })
+	return bell, ear
+}

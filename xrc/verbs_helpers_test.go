@@ -1,0 +1,3 @@
+package xrc
+
+const slot = 256
