@@ -1,4 +1,4 @@
-//go:build invariants && amd64
+//go:build !live && invariants && amd64
 
 package lockorder
 
