@@ -13,28 +13,29 @@ import (
 
 // poll(2) of Linux RDS (net/rds/af_rds.c, rds_poll).
 func TestPollBits(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	if ev := b.Poll(); ev != datagram.PollOut {
-		t.Errorf("fresh: %#x", ev)
-	}
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
-	rdstest.Eventually(t, "the peer's maps", func() bool { return rdstest.Counter(t, nodeOf(b), "cong_update_received") > 0 })
-	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 1 })
-	b.Poll()
-	if ev := b.Poll(); ev != datagram.PollOut|datagram.PollIn {
-		t.Errorf("with a message: %#x", ev)
-	}
-	rdstest.Expect(t, b, "x")
-	if ev := b.Poll(); ev != datagram.PollOut {
-		t.Errorf("after it: %#x", ev)
-	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if ev := b.Poll(); ev != datagram.PollHup {
-		t.Errorf("closed: %#x", ev)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		if ev := b.Poll(); ev != datagram.PollOut {
+			t.Errorf("fresh: %#x", ev)
+		}
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
+		rdstest.Eventually(t, "the peer's maps", func() bool { return rdstest.Counter(t, nodeOf(b), "cong_update_received") > 0 })
+		rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 1 })
+		b.Poll()
+		if ev := b.Poll(); ev != datagram.PollOut|datagram.PollIn {
+			t.Errorf("with a message: %#x", ev)
+		}
+		rdstest.Expect(t, b, "x")
+		if ev := b.Poll(); ev != datagram.PollOut {
+			t.Errorf("after it: %#x", ev)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if ev := b.Poll(); ev != datagram.PollHup {
+			t.Errorf("closed: %#x", ev)
+		}
+	})
 }
 
 // A congestion map is news once for every socket, whatever connection it came
@@ -191,18 +192,19 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 // A map that frees the port of a refused send before the socket has noted the refusal is
 // news all the same.
 func TestCongestionNewsBeforeTheRefusalIsNoted(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	s, far := l.bindOne(config.Node{}), l.bindOne(config.Node{})
-	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("x"))
-	rdstest.Eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })
-	rdstest.MustSet(t, s.SetCongestionMonitor(true))
-	port := far.LocalAddrPort().Port()
-	if err := halfOf(s).pause(rdstest.Background(t), halfOf(s).last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != datagram.ErrCongested {
-		t.Error(err)
-	}
-	m, err := s.TryRecv()
-	if err != nil || m.Kind != datagram.KindCongestion || m.Congestion != 1<<(port&63) {
-		t.Errorf("%v, %v", &m, err)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		s, far := l.bindOne(config.Node{}), l.bindOne(config.Node{})
+		rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("x"))
+		rdstest.Eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })
+		rdstest.MustSet(t, s.SetCongestionMonitor(true))
+		port := far.LocalAddrPort().Port()
+		if err := halfOf(s).pause(rdstest.Background(t), halfOf(s).last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != datagram.ErrCongested {
+			t.Error(err)
+		}
+		m, err := s.TryRecv()
+		if err != nil || m.Kind != datagram.KindCongestion || m.Congestion != 1<<(port&63) {
+			t.Errorf("%v, %v", &m, err)
+		}
+	})
 }

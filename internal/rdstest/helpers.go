@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/rds/config"
@@ -31,6 +32,14 @@ type Socket interface {
 	TryRecv() (datagram.Message, error)
 	GetMR(mem []byte, flags datagram.MRFlags) (datagram.Cookie, error)
 	GetMRForDest(dest netip.AddrPort, mem []byte, flags datagram.MRFlags) (datagram.Cookie, error)
+}
+
+// Bubble runs a test in a bubble of testing/synctest, where time is virtual, beside other tests.
+// Everything that the test starts has to end before f returns, or in a function of t.Cleanup.
+func Bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
 }
 
 func Prefixes(list ...string) (out []netip.Prefix) {
