@@ -10,6 +10,9 @@
 // one goroutine of the Engine waits for full sockets to drain. Wake brings a
 // Handler's own work to its loop.
 //
+// A transport uses an Engine as a Stack, which Open makes: with Options.Network the
+// sockets below are others, such as those in memory of package internal/memnet.
+//
 // # Concurrency
 //
 // All methods are safe for concurrent use, except that Writev of one Conn may

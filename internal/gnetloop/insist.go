@@ -19,8 +19,8 @@ const freshAfter = 730 * time.Millisecond
 // each of 5 s, then after 7 and 11), so where SYNs are lost a fresh attempt is made
 // beside it every 0.73 s: the connection is there within a second of the network's
 // being so.
-func Insist(ctx context.Context, dial func(context.Context) (*Conn, error)) (*Conn, error) {
-	return insist(ctx, dial, func(c *Conn) { c.Close(transport.Abort) })
+func Insist[C interface{ Close(transport.CloseMode) }](ctx context.Context, dial func(context.Context) (C, error)) (C, error) {
+	return insist(ctx, dial, func(c C) { c.Close(transport.Abort) })
 }
 
 type outcome[T any] struct {

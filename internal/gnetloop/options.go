@@ -68,6 +68,9 @@ type Options struct {
 	// Gate says whose connections are accepted and who may be dialed. nil: everybody.
 	Gate transport.Gate
 
+	// Network brings the sockets instead of the host's TCP, for Open. nil: the host's.
+	Network Network
+
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *Inheritance
 

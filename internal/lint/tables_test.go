@@ -53,6 +53,8 @@ var bans = []ban{
 		why: "moving bytes needs nobody who knows what they mean"},
 	{pkgs: []string{"internal/gnetloop"}, imports: []string{"/transport/"},
 		why: "the transports stand on it"},
+	{pkgs: []string{""}, except: []string{"internal/memnet", "internal/rdstest"}, imports: []string{"/internal/memnet"},
+		why: "sockets in memory are for tests"},
 	{pkgs: []string{"transport/iwarp"}, imports: []string{"/xrc"},
 		why: "XRC runs on iWARP, not the other way round"},
 	{pkgs: []string{"xrc/objects"}, imports: []string{"/transport"}, allow: []string{"/transport/iwarp"},

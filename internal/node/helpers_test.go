@@ -149,7 +149,7 @@ func (l *lab) node(cfg config.Node) *Node { l.Helper(); return rdstest.Start(&l.
 func (l *lab) quick(logger *zap.Logger, patience time.Duration) *Node {
 	l.Helper()
 	times := choice.Times{Gap: 300 * time.Millisecond, AskAfter: 200 * time.Millisecond, AskMax: 400 * time.Millisecond}
-	return rdstest.Start(&l.Lab, func(cfg config.Node) (*Node, error) { return newNode(cfg, nil, times) },
+	return rdstest.Start(&l.Lab, func(cfg config.Node) (*Node, error) { return newNode(cfg, nil, times, nil) },
 		config.Node{Logger: logger, ReconnectMax: 20 * time.Millisecond, XRC: config.XRC{Patience: patience}})
 }
 

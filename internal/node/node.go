@@ -103,11 +103,12 @@ type Inheritance struct {
 
 // NewHeir is New for a node that takes over what another process has left; nil: nothing.
 func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
-	return newNode(cfg, in, choice.Times{})
+	return newNode(cfg, in, choice.Times{}, nil)
 }
 
-// newNode is NewHeir with times of the policy that chooses a wire; Patience is that of cfg.
-func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error) {
+// newNode is NewHeir with times of the policy that chooses a wire (Patience is that of cfg) and
+// with a network that brings the sockets of the wires; nil: the host's.
+func newNode(cfg config.Node, in *Inheritance, times choice.Times, network gnetloop.Network) (*Node, error) {
 	fail := func(err error) (*Node, error) { return nil, &datagram.OpError{Op: "node", Err: err} }
 	if err := cfg.Validate(); err != nil {
 		return fail(err)
@@ -131,12 +132,12 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 		n.Generation = rand.Uint32()
 	}
 	var err error
-	if cfg.Serves && cfg.Transport == nil {
+	if cfg.Serves && cfg.Transport == nil && network == nil {
 		if n.Loops, err = gnetloop.NewLoops(cfg.TCP.EventLoops, 0); err != nil {
 			return fail(err)
 		}
 	}
-	if err = n.openWires(sockets, times); err != nil {
+	if err = n.openWires(sockets, times, network); err != nil {
 		_ = n.Loops.Close()
 		return fail(err)
 	}

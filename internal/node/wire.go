@@ -18,8 +18,9 @@ import (
 )
 
 // openWires makes the transports to other hosts. in are the sockets that they take over, and
-// times those of the policy, if there are two transports.
-func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err error) {
+// times those of the policy, if there are two transports. network brings the sockets; nil: the
+// host's.
+func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times, network gnetloop.Network) (err error) {
 	c := &n.Config
 	if c.Transport != nil {
 		n.wires, n.domain = []transport.Transport{c.Transport}, c.Domain
@@ -27,6 +28,7 @@ func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err erro
 	}
 	if c.Wire != config.WireTCP {
 		o := xrcOptions(c, n.Generation, gate{n}, in, n.Loops)
+		o.Network = network
 		o.Want, o.Protection = n.wanted, n.memoryAt
 		o.Admit = func(remote netip.Addr) bool { return n.choice == nil || n.choice.Admits(remote, xrc.Name) }
 		if n.Xrc, err = xrc.New(o); err != nil {
@@ -36,7 +38,9 @@ func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err erro
 		n.domain = n.Xrc.Domain()
 	}
 	if c.Wire != config.WireXRC {
-		t, err := tcp.New(tcpOptions(c, gate{n}, in, n.Loops))
+		o := tcpOptions(c, gate{n}, in, n.Loops)
+		o.Network = network
+		t, err := tcp.New(o)
 		if err != nil {
 			return errors.Join(err, n.closeWires())
 		}

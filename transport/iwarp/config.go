@@ -70,6 +70,9 @@ type Config struct {
 	// Gate says whose connections are accepted and who may be connected to. nil:
 	// everybody.
 	Gate transport.Gate
+	// Network brings the sockets instead of the host's TCP; tests have one in memory. nil:
+	// the host's.
+	Network gnetloop.Network
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
 	// Loops are event loops that others use, too, instead of the device's own. They have to
@@ -144,6 +147,7 @@ func (c Config) loop() gnetloop.Options {
 		Silence:           c.Silence,
 		DrainTimeout:      c.CloseTimeout,
 		Gate:              c.Gate,
+		Network:           c.Network,
 		Inherited:         c.Inherited,
 		Sharing:           c.Sharing,
 		HalfOpen:          transport.MostSetups,

@@ -172,8 +172,8 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 		}
 	}
 	var err error
-	dial := func(ctx context.Context) (*gnetloop.Conn, error) { return d.engine.Dial(ctx, local, remote) }
-	var conn *gnetloop.Conn
+	dial := func(ctx context.Context) (gnetloop.Stream, error) { return d.engine.Dial(ctx, local, remote) }
+	var conn gnetloop.Stream
 	if local.Port() == 0 {
 		conn, err = gnetloop.Insist(ctx, dial)
 	} else {

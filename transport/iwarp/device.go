@@ -21,7 +21,7 @@ type Device struct {
 	cfg     Config
 	regions *mr.Device
 	own     bool // regions is ours to close
-	engine  *gnetloop.Engine
+	engine  gnetloop.Stack
 	pool    buf.Pool
 	stats   counters
 	nextQPN atomic.Uint32
@@ -50,7 +50,7 @@ func Open(cfg Config) (*Device, error) {
 		d.own = true
 	}
 	var err error
-	if d.engine, err = gnetloop.New(cfg.loop()); err != nil {
+	if d.engine, err = gnetloop.Open(cfg.loop()); err != nil {
 		if d.own {
 			_ = d.regions.Close()
 		}

@@ -3,9 +3,12 @@ package iwarp
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
 )
 
@@ -29,8 +32,41 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
+// networks are those of tests in bubbles, by their testing.TB.
+var networks sync.Map
+
+// bubble runs a test in a bubble of testing/synctest: time is virtual, and the devices of the
+// test are on a network in memory.
+//
+// Whatever does not wait for a timer takes no time there. So a test that interrupts something at
+// a random time has a network with a latency (bubbleOn).
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	bubbleOn(t, memnet.Options{}, f)
+}
+
+// bubbleOn is bubble with a network that is set up by o.
+func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		networks.Store(t, memnet.New(o))
+		defer networks.Delete(t)
+		f(t)
+	})
+}
+
+// networkOf is the network in memory of a test in a bubble, nil for other tests.
+func networkOf(t testing.TB) *memnet.Network {
+	n, _ := networks.Load(t)
+	m, _ := n.(*memnet.Network)
+	return m
+}
+
 func openDevice(t testing.TB, cfg Config) *Device {
 	t.Helper()
+	if n := networkOf(t); n != nil {
+		cfg.Network = n
+	}
 	d, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
 )
 
@@ -48,9 +49,11 @@ func TestEndAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			for run := range 15 {
-				terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
-				client, server := pair(t, Config{EventLoops: 1}, terms, terms)
-				endAtAnyMoment(t, r, client, server)
+				bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, func(t *testing.T) {
+					terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
+					client, server := pair(t, Config{EventLoops: 1}, terms, terms)
+					endAtAnyMoment(t, r, client, server)
+				})
 			}
 		})
 	}
@@ -164,6 +167,10 @@ func (e *end) open() bool {
 // can be used again, or, in the last moment, in error; and nothing is left.
 func TestConnectCancelledAtAnyMoment(t *testing.T) {
 	t.Parallel()
+	bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, testConnectCancelledAtAnyMoment)
+}
+
+func testConnectCancelledAtAnyMoment(t *testing.T) {
 	d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 	server := newEnd(t, sd, QPConfig{})
 	ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))

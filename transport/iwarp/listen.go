@@ -16,7 +16,7 @@ import (
 // Listener hands out connection requests.
 type Listener struct {
 	dev   *Device
-	ln    *gnetloop.Listener
+	ln    gnetloop.StreamListener
 	queue chan *Incoming
 	done  chan struct{}
 	once  sync.Once
@@ -70,7 +70,7 @@ func (l *Listener) Close() error {
 }
 
 // accepted takes a new TCP connection.
-func (l *Listener) accepted(conn *gnetloop.Conn) {
+func (l *Listener) accepted(conn gnetloop.Stream) {
 	s := l.dev.newStream(conn)
 	s.ln = l
 	// What is refused before the program is asked; its own terms come with

@@ -20,7 +20,7 @@ import (
 // that a test says. It reads with a parser that is not the engine's.
 type raw struct {
 	t       testing.TB
-	conn    *net.TCPConn
+	conn    rawConn
 	crc     bool
 	slow    bool              // the peer sends octet by octet, of long frames the beginning
 	markers *mpa.MarkerWriter // what it sends has them
@@ -29,9 +29,17 @@ type raw struct {
 	msn     [rdmap.Queues]uint32
 }
 
+// rawConn is a *net.TCPConn, or a *memnet.Conn of a test in a bubble.
+type rawConn interface {
+	net.Conn
+	CloseWrite() error
+	SetLinger(sec int) error
+	SetReadBuffer(bytes int) error
+}
+
 func newRaw(t testing.TB, conn net.Conn) *raw {
 	t.Helper()
-	p := &raw{t: t, conn: conn.(*net.TCPConn)}
+	p := &raw{t: t, conn: conn.(rawConn)}
 	_ = p.conn.SetDeadline(time.Now().Add(30 * time.Second))
 	t.Cleanup(func() { _ = p.conn.Close() })
 	return p
@@ -39,7 +47,13 @@ func newRaw(t testing.TB, conn net.Conn) *raw {
 
 func dialRaw(t testing.TB, to netip.AddrPort) *raw {
 	t.Helper()
-	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to))
+	var c net.Conn
+	var err error
+	if n := networkOf(t); n != nil {
+		c, err = n.Dial(netip.AddrPort{}, to)
+	} else {
+		c, err = net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +63,24 @@ func dialRaw(t testing.TB, to netip.AddrPort) *raw {
 // rawListener is where our side connects to a raw responder.
 type rawListener struct {
 	t  testing.TB
-	ln *net.TCPListener
+	ln rawListening
+}
+
+// rawListening is a *net.TCPListener, or a *memnet.Listener of a test in a bubble.
+type rawListening interface {
+	net.Listener
+	SetDeadline(t time.Time) error
 }
 
 func listenRaw(t testing.TB) *rawListener {
 	t.Helper()
-	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	var ln rawListening
+	var err error
+	if n := networkOf(t); n != nil {
+		ln, err = n.Listen(addrOf(0))
+	} else {
+		ln, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addrOf(0)))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ const (
 // themselves, rx on the connection's event loop and tx wherever work comes from.
 type stream struct {
 	dev  *Device
-	conn *gnetloop.Conn
+	conn gnetloop.Stream
 	peer netip.Addr
 
 	phase atomic.Uint32
@@ -84,7 +84,7 @@ type established struct {
 	err error
 }
 
-func (d *Device) newStream(conn *gnetloop.Conn) *stream {
+func (d *Device) newStream(conn gnetloop.Stream) *stream {
 	s := &stream{dev: d, conn: conn, peer: conn.RemoteAddr().Addr(), up: make(chan established, 1)}
 	return s
 }

@@ -34,8 +34,10 @@ func eachMode(t *testing.T, f func(t *testing.T, client, server *end)) {
 	for name, m := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client, server := pair(t, m.cfg, m.cp, m.sp)
-			f(t, client, server)
+			bubble(t, func(t *testing.T) {
+				client, server := pair(t, m.cfg, m.cp, m.sp)
+				f(t, client, server)
+			})
 		})
 	}
 }
@@ -263,8 +265,10 @@ func TestWriteOfUnregisteredMemory(t *testing.T) {
 		t.Run("shared, "+name, func(t *testing.T) {
 			t.Parallel()
 			m.cfg.SendBuffer = 16 << 10
-			client, server, _ := sharedPair(t, m.cfg, m.cp, m.sp)
-			test(t, client, server)
+			bubble(t, func(t *testing.T) {
+				client, server, _ := sharedPair(t, m.cfg, m.cp, m.sp)
+				test(t, client, server)
+			})
 		})
 	}
 }

@@ -22,14 +22,14 @@ const (
 // rds_tcp_conn_path_connect, since Linux commit a20a6992558f) which path this
 // is; only when all of several such ports are busy does the kernel choose one.
 func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
-	c, err := gnetloop.Insist(ctx, func(ctx context.Context) (*gnetloop.Conn, error) { return t.dial(ctx, local, remote, path) })
+	c, err := gnetloop.Insist(ctx, func(ctx context.Context) (gnetloop.Stream, error) { return t.dial(ctx, local, remote, path) })
 	if err != nil {
 		return nil, err
 	}
 	return t.newLink(c), nil
 }
 
-func (t *Transport) dial(ctx context.Context, local, remote netip.Addr, path int) (*gnetloop.Conn, error) {
+func (t *Transport) dial(ctx context.Context, local, remote netip.Addr, path int) (gnetloop.Stream, error) {
 	to := netip.AddrPortFrom(remote, t.opts.Port)
 	for i := 0; ; i++ {
 		port := uint16(0)

@@ -14,7 +14,7 @@ import (
 type link struct {
 	transport.Plain
 	t       *Transport
-	conn    *gnetloop.Conn
+	conn    gnetloop.Stream
 	started atomic.Bool
 	stream  transport.Stream
 	in      input // used from Start on
@@ -74,7 +74,7 @@ func (l *link) Stats() transport.LinkStats {
 // and the parser's messages to the link's handler.
 type input struct {
 	frame.Parser // the event loop's
-	conn         *gnetloop.Conn
+	conn         gnetloop.Stream
 	h            transport.Handler
 	resume       atomic.Bool // Resume was called
 	accepted     bool        // the peer has made the connection

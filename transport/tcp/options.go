@@ -65,6 +65,9 @@ type Options struct {
 
 	// Gate says whose links are accepted and who may be dialed. nil: everybody.
 	Gate transport.Gate
+	// Network brings the sockets instead of the host's TCP; tests have one in memory. nil:
+	// the host's.
+	Network gnetloop.Network
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
 	// Loops are event loops that other transports use, too, instead of the transport's own.
@@ -117,6 +120,7 @@ func (o Options) engine() gnetloop.Options {
 		Congestion:        o.Congestion,
 		DrainTimeout:      o.DrainTimeout,
 		Gate:              o.Gate,
+		Network:           o.Network,
 		Inherited:         o.Inherited,
 		Sharing:           o.Sharing,
 		HalfOpen:          transport.MostSetups,

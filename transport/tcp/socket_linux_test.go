@@ -105,11 +105,14 @@ func (everybody) Admits(netip.Addr) bool { return true }
 func (everybody) Allows(netip.Addr) bool { return true }
 func (everybody) Listed(netip.Addr) bool { return false }
 
+// someNetwork is a Network that nobody opens.
+type someNetwork struct{ gnetloop.Network }
+
 // Whatever is set of the lower half reaches it.
 func TestOptionsReachTheEngine(t *testing.T) {
 	o := Options{
 		EventLoops: 1, ReadBuffer: 2, KeepAliveIdle: 3, KeepAliveInterval: 4, KeepAliveCount: 5, UserTimeout: 6, Silence: 10,
-		SendBuffer: 7, LocalSendBuffer: 11, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Gate: everybody{}, Inherited: new(gnetloop.Inheritance), Loops: new(gnetloop.Loops), Sharing: new(gnetloop.Sharing), Logger: zap.NewNop(),
+		SendBuffer: 7, LocalSendBuffer: 11, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Gate: everybody{}, Network: someNetwork{}, Inherited: new(gnetloop.Inheritance), Loops: new(gnetloop.Loops), Sharing: new(gnetloop.Sharing), Logger: zap.NewNop(),
 	}
 	from, to := reflect.ValueOf(o), reflect.ValueOf(o.engine())
 	for i := range to.NumField() {

@@ -13,7 +13,7 @@ import (
 // Transport makes RDS links over TCP. New makes it, Close ends it.
 type Transport struct {
 	opts   Options
-	engine *gnetloop.Engine
+	engine gnetloop.Stack
 	pool   buf.Pool // memory of the links' parsers
 
 	mu       lockorder.Mutex[Transport]
@@ -31,7 +31,7 @@ func New(opts Options) (*Transport, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	engine, err := gnetloop.New(opts.engine())
+	engine, err := gnetloop.Open(opts.engine())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (t *Transport) Name() string { return name }
 
 // Listen accepts links on local and Options.Port.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
-	_, err := t.engine.Listen(netip.AddrPortFrom(local, t.opts.Port), func(c *gnetloop.Conn) {
+	_, err := t.engine.Listen(netip.AddrPortFrom(local, t.opts.Port), func(c gnetloop.Stream) {
 		l := t.newLink(c)
 		l.in.accepted = true
 		accept(l)
@@ -57,7 +57,7 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 	return err
 }
 
-func (t *Transport) newLink(c *gnetloop.Conn) *link {
+func (t *Transport) newLink(c gnetloop.Stream) *link {
 	return &link{t: t, conn: c, stream: transport.Stream{Writev: c.Writev}}
 }
 
