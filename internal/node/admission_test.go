@@ -52,36 +52,37 @@ func TestOnlyListedPeersAreLinked(t *testing.T) {
 	t.Parallel()
 	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC, config.WireAuto, "loop"} {
 		t.Run("wire "+string(wire), func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t)
-			cfg := config.Node{Wire: wire}
-			if wire == "loop" {
-				l, cfg = newLoopLab(t), config.Node{}
-			}
-			friend, stranger := l.bind(l.node(cfg)), l.bind(l.node(cfg))
-			cfg.Admission.Allow = []netip.Prefix{netip.PrefixFrom(friend.LocalAddrPort().Addr(), 32)}
-			n := l.node(cfg)
-			s := l.bind(n)
-			if _, err := stranger.WriteTo([]byte("no"), s.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := friend.WriteTo([]byte("yes"), s.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
-			rdstest.Expect(t, s, "yes")
-			if a := stranger.LocalAddrPort().Addr(); n.Allows(a) || n.listed(a) {
-				t.Error("the stranger is allowed")
-			}
-			if a := friend.LocalAddrPort().Addr(); !n.Allows(a) || !n.listed(a) {
-				t.Error("the friend is not")
-			}
-			if a := s.LocalAddrPort().Addr(); !n.Allows(a) || n.listed(a) {
-				t.Error("the own address is allowed, and not listed")
-			}
-			n.EachPeer(func(p *Peer) {
-				if p.Remote == stranger.LocalAddrPort().Addr() {
-					t.Error("there is a connection for the stranger")
+			rdstest.Bubble(t, func(t *testing.T) {
+				l := newMemLab(t)
+				cfg := config.Node{Wire: wire}
+				if wire == "loop" {
+					l, cfg = newLoopLab(t), config.Node{}
 				}
+				friend, stranger := l.bind(l.node(cfg)), l.bind(l.node(cfg))
+				cfg.Admission.Allow = []netip.Prefix{netip.PrefixFrom(friend.LocalAddrPort().Addr(), 32)}
+				n := l.node(cfg)
+				s := l.bind(n)
+				if _, err := stranger.WriteTo([]byte("no"), s.LocalAddr()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := friend.WriteTo([]byte("yes"), s.LocalAddr()); err != nil {
+					t.Fatal(err)
+				}
+				rdstest.Expect(t, s, "yes")
+				if a := stranger.LocalAddrPort().Addr(); n.Allows(a) || n.listed(a) {
+					t.Error("the stranger is allowed")
+				}
+				if a := friend.LocalAddrPort().Addr(); !n.Allows(a) || !n.listed(a) {
+					t.Error("the friend is not")
+				}
+				if a := s.LocalAddrPort().Addr(); !n.Allows(a) || n.listed(a) {
+					t.Error("the own address is allowed, and not listed")
+				}
+				n.EachPeer(func(p *Peer) {
+					if p.Remote == stranger.LocalAddrPort().Addr() {
+						t.Error("there is a connection for the stranger")
+					}
+				})
 			})
 		})
 	}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"net"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -146,52 +145,53 @@ func TestRecvErr(t *testing.T) {
 // What a peer's earlier incarnation was sent and did not acknowledge is not
 // repeated to the later one (net/rds/recv.c, rds_recv_hs_exthdrs).
 func TestNewGenerationDrops(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	peer := l.Raw()
-	s := l.bindOne(config.Node{TCP: config.TCP{SendBuffer: 256 << 10}})
-	dial := func(generation uint32) *rdstest.Raw {
-		r := peer.Dial(s.LocalAddrPort().Addr())
-		_ = r.Conn.(*net.TCPConn).SetReadBuffer(4096) // so that most of it cannot be acknowledged
-		r.Put(r.Probe(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}))
-		rdstest.Eventually(t, "the handshake", func() bool {
-			c := connections(t, nodeOf(s))
-			return len(c) == 1 && c[0].Generation == generation
-		})
-		return r
-	}
-	r := dial(5)
-	o := datagram.Outgoing{To: rdstest.AddrOf(peer.Addr, 1000), Notify: true, Token: 1}
-	for range 3 { // far more than the window takes
-		o.Data = make([]byte, config.MaxMessage)
-		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		peer := l.Raw()
+		s := l.bindOne(config.Node{TCP: config.TCP{SendBuffer: 256 << 10}})
+		dial := func(generation uint32) *rdstest.Raw {
+			r := peer.Dial(s.LocalAddrPort().Addr())
+			_ = r.SetReadBuffer(4096) // so that most of it cannot be acknowledged
+			r.Put(r.Probe(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}))
+			rdstest.Eventually(t, "the handshake", func() bool {
+				c := connections(t, nodeOf(s))
+				return len(c) == 1 && c[0].Generation == generation
+			})
+			return r
 		}
-		o.Token++
-	}
-	sent := func() bool { return connections(t, nodeOf(s))[0].Path[0].Written > 32<<10 }
-	rdstest.Eventually(t, "a part is written", sent)
-	r.Reset()
-	rdstest.Eventually(t, "the loss", func() bool { return !connections(t, nodeOf(s))[0].Connected })
-	r = dial(6)
-	rdstest.Eventually(t, "a part is written again", sent)
-	r.Reset()
-	rdstest.WantStatus(t, s, 1, datagram.StatusDropped)
-	r = peer.Dial(s.LocalAddrPort().Addr())
-	r.Put(rdstest.Congestion()) // or nobody knows that it took the link
-	for token := uint64(2); token <= 3; token++ {
-		h, b := r.NextData()
-		if h.Retransmitted() || len(b) != config.MaxMessage {
-			t.Errorf("%+v", h)
+		r := dial(5)
+		o := datagram.Outgoing{To: rdstest.AddrOf(peer.Addr, 1000), Notify: true, Token: 1}
+		for range 3 { // far more than the window takes
+			o.Data = make([]byte, config.MaxMessage)
+			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+				t.Fatal(err)
+			}
+			o.Token++
 		}
-		rdstest.WantStatus(t, s, token, datagram.StatusSuccess)
-	}
-	if got := rdstest.Counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
-		t.Errorf("send_drop_generation %d", got)
-	}
-	if got := rdstest.Counter(t, nodeOf(s), "peer_generations"); got != 1 {
-		t.Errorf("peer_generations %d", got)
-	}
+		sent := func() bool { return connections(t, nodeOf(s))[0].Path[0].Written > 32<<10 }
+		rdstest.Eventually(t, "a part is written", sent)
+		r.Reset()
+		rdstest.Eventually(t, "the loss", func() bool { return !connections(t, nodeOf(s))[0].Connected })
+		r = dial(6)
+		rdstest.Eventually(t, "a part is written again", sent)
+		r.Reset()
+		rdstest.WantStatus(t, s, 1, datagram.StatusDropped)
+		r = peer.Dial(s.LocalAddrPort().Addr())
+		r.Put(rdstest.Congestion()) // or nobody knows that it took the link
+		for token := uint64(2); token <= 3; token++ {
+			h, b := r.NextData()
+			if h.Retransmitted() || len(b) != config.MaxMessage {
+				t.Errorf("%+v", h)
+			}
+			rdstest.WantStatus(t, s, token, datagram.StatusSuccess)
+		}
+		if got := rdstest.Counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
+			t.Errorf("send_drop_generation %d", got)
+		}
+		if got := rdstest.Counter(t, nodeOf(s), "peer_generations"); got != 1 {
+			t.Errorf("peer_generations %d", got)
+		}
+	})
 }
 
 // RDS_RECVERR adds the failures of messages that did not ask, and changes

@@ -324,49 +324,50 @@ func TestFirstOperationConnects(t *testing.T) {
 
 // A host whose links carry no operations, a node without them, and a provider.
 func TestOperationsNotSupported(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	n.Plain = true
-	a, b := n.pair(l)
-	plainA, plainB := newLab(t).pair(config.Node{Wire: config.WireTCP})
-	loopA, loopB := newLoopLab(t).pair(config.Node{})
-	one := []byte{1}
-	for _, x := range []struct {
-		name     string
-		from, to *socket.Socket
-		exposes  bool
-	}{{"a host without", a, b, true}, {"tcp", plainA, plainB, false}, {"loop", loopA, loopB, false}} {
-		var offers datagram.Cookie
-		c, err := x.from.GetMR(one, 0)
-		if x.exposes {
-			if err != nil {
-				t.Errorf("%s: %v", x.name, err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		n.Plain = true
+		a, b := n.pair(l)
+		plainA, plainB := newMemLab(t).pair(config.Node{Wire: config.WireTCP})
+		loopA, loopB := newLoopLab(t).pair(config.Node{})
+		one := []byte{1}
+		for _, x := range []struct {
+			name     string
+			from, to *socket.Socket
+			exposes  bool
+		}{{"a host without", a, b, true}, {"tcp", plainA, plainB, false}, {"loop", loopA, loopB, false}} {
+			var offers datagram.Cookie
+			c, err := x.from.GetMR(one, 0)
+			if x.exposes {
+				if err != nil {
+					t.Errorf("%s: %v", x.name, err)
+				}
+				offers = c
+			} else {
+				rdstest.WantErr(t, x.name+", GetMR", err, datagram.ErrNotSupported, syscall.EOPNOTSUPP)
+				_, err = x.from.GetMRForDest(x.to.LocalAddrPort(), one, 0)
+				rdstest.WantErr(t, x.name+", GetMRForDest", err, syscall.EOPNOTSUPP)
+				_, err = x.from.AllocMemory(1)
+				rdstest.WantErr(t, x.name+", AllocMemory", err, syscall.EOPNOTSUPP)
+				rdstest.WantErr(t, x.name+", FreeMR", x.from.FreeMR(0, 0), syscall.EINVAL) // as Linux over TCP
+				rdstest.WantErr(t, x.name+", Dest", x.from.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: x.to.LocalAddrPort(), HasDest: true, Dest: 1}), syscall.EINVAL)
 			}
-			offers = c
-		} else {
-			rdstest.WantErr(t, x.name+", GetMR", err, datagram.ErrNotSupported, syscall.EOPNOTSUPP)
-			_, err = x.from.GetMRForDest(x.to.LocalAddrPort(), one, 0)
-			rdstest.WantErr(t, x.name+", GetMRForDest", err, syscall.EOPNOTSUPP)
-			_, err = x.from.AllocMemory(1)
-			rdstest.WantErr(t, x.name+", AllocMemory", err, syscall.EOPNOTSUPP)
-			rdstest.WantErr(t, x.name+", FreeMR", x.from.FreeMR(0, 0), syscall.EINVAL) // as Linux over TCP
-			rdstest.WantErr(t, x.name+", Dest", x.from.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: x.to.LocalAddrPort(), HasDest: true, Dest: 1}), syscall.EINVAL)
-		}
-		for _, o := range []datagram.Outgoing{
-			{RDMA: rdstest.Write(1, 1)}, {Atomic: &datagram.Atomic{}}, {Map: &datagram.Map{Memory: one}}, {HasDest: true, Dest: offers},
-		} {
-			if o.HasDest && !x.exposes {
-				continue
+			for _, o := range []datagram.Outgoing{
+				{RDMA: rdstest.Write(1, 1)}, {Atomic: &datagram.Atomic{}}, {Map: &datagram.Map{Memory: one}}, {HasDest: true, Dest: offers},
+			} {
+				if o.HasDest && !x.exposes {
+					continue
+				}
+				o.To = x.to.LocalAddrPort()
+				rdstest.WantErr(t, x.name, x.from.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported, syscall.EOPNOTSUPP)
 			}
-			o.To = x.to.LocalAddrPort()
-			rdstest.WantErr(t, x.name, x.from.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported, syscall.EOPNOTSUPP)
+			rdstest.MustSend(t, x.from, x.to.LocalAddrPort(), []byte("still there"))
+			rdstest.Expect(t, x.to, "still there")
 		}
-		rdstest.MustSend(t, x.from, x.to.LocalAddrPort(), []byte("still there"))
-		rdstest.Expect(t, x.to, "still there")
-	}
-	if s := halfOf(a).Exposed.Keys; len(s) != 1 {
-		t.Errorf("%d regions after sends that failed", len(s))
-	}
+		if s := halfOf(a).Exposed.Keys; len(s) != 1 {
+			t.Errorf("%d regions after sends that failed", len(s))
+		}
+	})
 }
 
 // A peer that comes back without operations gets none of what waited for it,

@@ -15,8 +15,8 @@ import (
 )
 
 func TestGetMRErrors(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		one := []byte{1}
 		for _, x := range []struct {
@@ -72,8 +72,8 @@ func TestMRREQ7GetMRNeedsNoConnection(t *testing.T) {
 // FreeMR ends access, at once; with MRInvalidate, given to either call, the
 // memory is unpinned, that of regions freed before included.
 func TestMRREQ11FreeMR(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		dev := nodeOf(b).Regions()
 		for _, x := range []struct {
@@ -113,8 +113,8 @@ func TestMRREQ11FreeMR(t *testing.T) {
 
 // A region for one host is no other's.
 func TestGetMRForDest(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		other := l.bind(node())
 		c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 10), datagram.MRUseOnce)
@@ -136,8 +136,8 @@ func TestGetMRForDest(t *testing.T) {
 // The message behind the operation that has used a region for one use ends it,
 // before it can be received; an operation that failed does not.
 func TestMRREQ33UseOnce(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		for _, flags := range []datagram.MRFlags{datagram.MRUseOnce, datagram.MRUseOnce | datagram.MRInvalidate} {
 			a, b := l.bind(node()), l.bind(node())
 			mem := make([]byte, 10)
@@ -176,8 +176,8 @@ func TestMRREQ33UseOnce(t *testing.T) {
 
 // A key that was offered arrives with the message, in every way to receive.
 func TestDestRoundTrip(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := make([]byte, 100)
 		c := rdstest.MustGetMR(t, a, mem[30:], 0)
@@ -246,8 +246,8 @@ func btoi(b bool) int {
 // When a port is free the regions of the socket that had it have ended, also where that
 // one lingers: a message to its successor cannot come with a write into memory of both.
 func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := lent(t, b, 8)
 		c := rdstest.MustGetMR(t, b, mem, 0)
@@ -403,8 +403,8 @@ func TestRegionsUnderFire(t *testing.T) {
 // The wire has 40 bits for an address. An offset beyond them is out of bounds as any other, and
 // is not that of a region again when its upper bits are cut off.
 func TestOffsetsBeyondTheAddressesOfTheWire(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		b := l.bind(node())
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)

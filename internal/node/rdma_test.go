@@ -16,8 +16,8 @@ import (
 )
 
 func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		for i := range uint64(20) {
 			mem := make([]byte, 100_000)
@@ -37,8 +37,8 @@ func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
 }
 
 func TestReadFillsLocalMemory(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := rdstest.Payload(3, config.MaxMessage)
 		c := rdstest.MustGetMR(t, b, mem, datagram.MRReadOnly)
@@ -57,8 +57,8 @@ func TestReadFillsLocalMemory(t *testing.T) {
 }
 
 func TestAtomics(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		for i, x := range []struct {
 			name      string
@@ -102,8 +102,8 @@ func TestAtomics(t *testing.T) {
 
 // One message may have both; its fate is the worse of the two.
 func TestWriteAndAtomicTogether(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)
@@ -165,8 +165,8 @@ func TestFenceHoldsTheMessageBack(t *testing.T) {
 }
 
 func TestSilentOperations(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)
@@ -201,8 +201,8 @@ func TestSilentOperations(t *testing.T) {
 // A bad key fails its own operation; the message that would follow a write does
 // not arrive, and everything else goes on, on the same link.
 func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
 		data := [][]byte{make([]byte, 50)}

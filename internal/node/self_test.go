@@ -122,19 +122,20 @@ func TestDisabledPing(t *testing.T) {
 
 // A pong to a congested port is not sent (net/rds/send.c, rds_send_pong).
 func TestPongMeetsCongestion(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	peer := l.Raw()
-	s := l.bindOne(config.Node{})
-	r := peer.Dial(s.LocalAddrPort().Addr())
-	r.Put(rdstest.Congestion(77))
-	r.Put(r.Data(77, wire.PortHost, nil))
-	r.Put(r.Data(78, wire.PortHost, nil))
-	h, _ := r.NextData()
-	if h.Dport != 78 || h.Sport != wire.PortHost || h.Length != 0 {
-		t.Errorf("%+v", h)
-	}
-	if got := rdstest.Counter(t, nodeOf(s), "cong_send_error"); got != 1 {
-		t.Errorf("cong_send_error %d", got)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		peer := l.Raw()
+		s := l.bindOne(config.Node{})
+		r := peer.Dial(s.LocalAddrPort().Addr())
+		r.Put(rdstest.Congestion(77))
+		r.Put(r.Data(77, wire.PortHost, nil))
+		r.Put(r.Data(78, wire.PortHost, nil))
+		h, _ := r.NextData()
+		if h.Dport != 78 || h.Sport != wire.PortHost || h.Length != 0 {
+			t.Errorf("%+v", h)
+		}
+		if got := rdstest.Counter(t, nodeOf(s), "cong_send_error"); got != 1 {
+			t.Errorf("cong_send_error %d", got)
+		}
+	})
 }

@@ -151,23 +151,24 @@ func TestLogTellsOfPeersRestart(t *testing.T) {
 	t.Parallel()
 	for _, w := range []config.Wire{config.WireXRC, config.WireTCP} {
 		t.Run(string(w), func(t *testing.T) {
-			t.Parallel()
-			log, logs := observed()
-			l := newLab(t)
-			a := l.bind(l.node(config.Node{Wire: w, Logger: log}))
-			at := rdstest.AddrOf(rdstest.NewAddr(), 4000)
-			for range 2 {
-				b := l.bind(l.node(config.Node{Wire: w}), at)
-				rdstest.MustSend(t, a, at, []byte("hello"))
-				rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("world"))
-				rdstest.Expect(t, a, "world")
-				rdstest.Expect(t, b, "hello")
-				generation := nodeOf(b).Generation
-				rdstest.Eventually(t, "the handshake", func() bool { return connections(t, nodeOf(a))[0].Generation == generation })
-				_ = nodeOf(b).Close()
-			}
-			rdstest.Eventually(t, "the line", func() bool { return logs.FilterMessage("peer restarted").Len() > 0 })
-			contains(t, lines(t, logs, zap.InfoLevel, "peer restarted", 1), at.Addr().String())
+			rdstest.Bubble(t, func(t *testing.T) {
+				log, logs := observed()
+				l := newMemLab(t)
+				a := l.bind(l.node(config.Node{Wire: w, Logger: log}))
+				at := rdstest.AddrOf(rdstest.NewAddr(), 4000)
+				for range 2 {
+					b := l.bind(l.node(config.Node{Wire: w}), at)
+					rdstest.MustSend(t, a, at, []byte("hello"))
+					rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("world"))
+					rdstest.Expect(t, a, "world")
+					rdstest.Expect(t, b, "hello")
+					generation := nodeOf(b).Generation
+					rdstest.Eventually(t, "the handshake", func() bool { return connections(t, nodeOf(a))[0].Generation == generation })
+					_ = nodeOf(b).Close()
+				}
+				rdstest.Eventually(t, "the line", func() bool { return logs.FilterMessage("peer restarted").Len() > 0 })
+				contains(t, lines(t, logs, zap.InfoLevel, "peer restarted", 1), at.Addr().String())
+			})
 		})
 	}
 }
@@ -202,23 +203,24 @@ func TestLogTellsOfAddressesThatHaveGone(t *testing.T) {
 }
 
 func TestLogNamesBothPorts(t *testing.T) {
-	t.Parallel()
-	log, logs := observed()
-	l := newLab(t)
-	for _, c := range []struct {
-		wire config.Wire
-		want []string
-	}{
-		{config.WireAuto, []string{fmt.Sprint("tcp_port:", l.Port), fmt.Sprint("xrc_port:", l.Port^1)}},
-		{config.WireTCP, []string{fmt.Sprint("tcp_port:", l.Port)}},
-		{config.WireXRC, []string{fmt.Sprint("xrc_port:", l.Port^1)}},
-	} {
-		l.bind(l.node(config.Node{Wire: c.wire, Logger: log}))
-		line := lines(t, logs, zap.InfoLevel, "listening", 1)
-		logs.TakeAll()
-		contains(t, line, c.want...)
-		if strings.Count(line, "_port") != len(c.want) {
-			t.Errorf("%s: %s", c.wire, line)
+	rdstest.Bubble(t, func(t *testing.T) {
+		log, logs := observed()
+		l := newMemLab(t)
+		for _, c := range []struct {
+			wire config.Wire
+			want []string
+		}{
+			{config.WireAuto, []string{fmt.Sprint("tcp_port:", l.Port), fmt.Sprint("xrc_port:", l.Port^1)}},
+			{config.WireTCP, []string{fmt.Sprint("tcp_port:", l.Port)}},
+			{config.WireXRC, []string{fmt.Sprint("xrc_port:", l.Port^1)}},
+		} {
+			l.bind(l.node(config.Node{Wire: c.wire, Logger: log}))
+			line := lines(t, logs, zap.InfoLevel, "listening", 1)
+			logs.TakeAll()
+			contains(t, line, c.want...)
+			if strings.Count(line, "_port") != len(c.want) {
+				t.Errorf("%s: %s", c.wire, line)
+			}
 		}
-	}
+	})
 }

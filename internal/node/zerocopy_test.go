@@ -90,34 +90,35 @@ func TestRefusedBufferStays(t *testing.T) {
 
 // Congestion refuses later than the other checks, when the message is made.
 func TestBufferRefusedForCongestionStays(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	peer := l.Raw()
-	s := l.bindOne(config.Node{})
-	r := peer.Dial(s.LocalAddrPort().Addr())
-	r.Put(rdstest.Congestion(9))
-	rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, nodeOf(s), "cong_update_received") == 1 })
-	to := rdstest.AddrOf(peer.Addr, 9)
-	for _, size := range []int{100, 100_000} {
-		m := s.AllocMessage(size)
-		want := fill(m.Data, size)
-		m.Data = m.Data[:size-10]
-		if err := s.TrySendMessage(&datagram.Outgoing{To: to, Buffer: &m}); !errors.Is(err, datagram.ErrCongested) {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		peer := l.Raw()
+		s := l.bindOne(config.Node{})
+		r := peer.Dial(s.LocalAddrPort().Addr())
+		r.Put(rdstest.Congestion(9))
+		rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, nodeOf(s), "cong_update_received") == 1 })
+		to := rdstest.AddrOf(peer.Addr, 9)
+		for _, size := range []int{100, 100_000} {
+			m := s.AllocMessage(size)
+			want := fill(m.Data, size)
+			m.Data = m.Data[:size-10]
+			if err := s.TrySendMessage(&datagram.Outgoing{To: to, Buffer: &m}); !errors.Is(err, datagram.ErrCongested) {
+				t.Fatal(err)
+			}
+			if k, err := s.TrySendBatch([]datagram.Outgoing{{To: to, Buffer: &m}}); k != 0 || !errors.Is(err, datagram.ErrCongested) {
+				t.Fatal(k, err)
+			}
+			if halfOf(s).Account.Bytes() != 0 || halfOf(s).Account.Messages() != 0 {
+				t.Errorf("%d bytes of %d messages charged", halfOf(s).Account.Bytes(), halfOf(s).Account.Messages())
+			}
+			m.Data = m.Data[:size]
+			if err := s.TrySendMessage(&datagram.Outgoing{To: s.LocalAddrPort(), Buffer: &m}); err != nil {
+				t.Fatal(err)
+			}
+			rdstest.Expect(t, s, string(want))
+			rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(s).Account.Messages() == 0 })
 		}
-		if k, err := s.TrySendBatch([]datagram.Outgoing{{To: to, Buffer: &m}}); k != 0 || !errors.Is(err, datagram.ErrCongested) {
-			t.Fatal(k, err)
-		}
-		if halfOf(s).Account.Bytes() != 0 || halfOf(s).Account.Messages() != 0 {
-			t.Errorf("%d bytes of %d messages charged", halfOf(s).Account.Bytes(), halfOf(s).Account.Messages())
-		}
-		m.Data = m.Data[:size]
-		if err := s.TrySendMessage(&datagram.Outgoing{To: s.LocalAddrPort(), Buffer: &m}); err != nil {
-			t.Fatal(err)
-		}
-		rdstest.Expect(t, s, string(want))
-		rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(s).Account.Messages() == 0 })
-	}
+	})
 }
 
 func TestShortenedBuffer(t *testing.T) {
