@@ -84,7 +84,7 @@ func (v *victim) healthy() {
 		sent := make(chan int, 1)
 		wg.Go(func() {
 			i := 0
-			tick := time.NewTicker(time.Millisecond)
+			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()
 			for ; !stop.Load() || i < 200; i++ {
 				if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i%7*900)); err != nil {
@@ -98,7 +98,7 @@ func (v *victim) healthy() {
 			sent <- i
 		})
 		wg.Go(func() {
-			tick := time.NewTicker(time.Millisecond)
+			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()
 			total := -1
 			for i := 0; i != total; {
