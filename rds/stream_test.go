@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"testing"
@@ -123,24 +124,9 @@ func TestManyGoroutines(t *testing.T) {
 			})
 		}
 		run(func(s *Socket, r *rand.Rand) error {
-			switch r.IntN(8) {
-			case 0:
-				_ = s.SetCongestionMonitor(r.IntN(2) == 0)
-			case 1:
-				_ = s.SetReadBuffer(10_000 + r.IntN(100_000))
-			case 2:
-				_ = s.SetDeadline(time.Time{})
-			case 3:
-				_ = s.Connect(to(r).LocalAddrPort())
-			case 4:
-				_, _ = nodeOf(s).Info()
-			case 5:
-				return s.CancelSentTo(to(r).LocalAddrPort())
-			case 6:
-				_, _, err := s.ReadMessage(make([]byte, 10), Peek|DontWait)
+			if err := meddle(s, r, to(r).LocalAddrPort()); err != nil {
 				return err
 			}
-			s.Poll()
 			return ctx.Err()
 		})
 		for _, s := range socks {
@@ -157,6 +143,29 @@ func TestManyGoroutines(t *testing.T) {
 		cancel()
 		wg.Wait()
 	}
+}
+
+// meddle changes a setting of a socket, looks at something, or cancels.
+func meddle(s *Socket, r *rand.Rand, to netip.AddrPort) error {
+	switch r.IntN(8) {
+	case 0:
+		_ = s.SetCongestionMonitor(r.IntN(2) == 0)
+	case 1:
+		_ = s.SetReadBuffer(10_000 + r.IntN(100_000))
+	case 2:
+		_ = s.SetDeadline(time.Time{})
+	case 3:
+		_ = s.Connect(to)
+	case 4:
+		_, _ = nodeOf(s).Info()
+	case 5:
+		return s.CancelSentTo(to)
+	case 6:
+		_, _, err := s.ReadMessage(make([]byte, 10), Peek|DontWait)
+		return err
+	}
+	s.Poll()
+	return nil
 }
 
 // Binding and closing the node race; nothing may hang or stay.

@@ -91,26 +91,22 @@ func TestOnlyListedPeersAreLinked(t *testing.T) {
 // The node's transport turns a stranger away by the allow-list before the node hears of the
 // connection, and does not dial a stranger.
 func TestTransportTurnsStrangersAway(t *testing.T) {
-	t.Parallel()
-	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC} {
-		t.Run(string(wire), func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t)
-			stranger := l.bind(l.node(config.Node{Wire: wire}))
-			s := l.bind(l.node(config.Node{Wire: wire, Admission: config.Admission{Allow: rdstest.Prefixes("192.0.2.1/32")}}))
-			n := nodeOf(s)
-			rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
-			rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
-			if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
-				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
-			}
-			link, err := n.wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
-			if !errors.Is(err, transport.ErrNotAllowed) {
-				t.Errorf("the dial of a stranger: %v", err)
-			}
-			if err == nil {
-				link.Close(transport.Abort)
-			}
-		})
-	}
+	bubbleOn(t, bothWires, func(t *testing.T, wire config.Wire) {
+		l := newMemLab(t)
+		stranger := l.bind(l.node(config.Node{Wire: wire}))
+		s := l.bind(l.node(config.Node{Wire: wire, Admission: config.Admission{Allow: rdstest.Prefixes("192.0.2.1/32")}}))
+		n := nodeOf(s)
+		rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
+		rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
+		if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
+			t.Errorf("%d peers, and %d were refused", peersOf(n), got)
+		}
+		link, err := n.wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
+		if !errors.Is(err, transport.ErrNotAllowed) {
+			t.Errorf("the dial of a stranger: %v", err)
+		}
+		if err == nil {
+			link.Close(transport.Abort)
+		}
+	})
 }
