@@ -19,28 +19,29 @@ func TestRestarts(t *testing.T) {
 	t.Parallel()
 	for _, paths := range []int{1, 8} {
 		t.Run(fmt.Sprintf("%d paths", paths), func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t)
-			a := &mortal{lab: l, at: netip.AddrPortFrom(rdstest.NewAddr(), 4000), paths: paths}
-			b := &mortal{lab: l, at: netip.AddrPortFrom(rdstest.NewAddr(), 4000), paths: paths}
-			a.peer, b.peer = b.at, a.at
-			a.live()
-			b.live()
-			for round := range 6 {
-				m := []*mortal{a, b}[round%2]
+			rdstest.Bubble(t, func(t *testing.T) {
+				l := newLoopLab(t)
+				a := &mortal{lab: l, at: netip.AddrPortFrom(rdstest.NewAddr(), 4000), paths: paths}
+				b := &mortal{lab: l, at: netip.AddrPortFrom(rdstest.NewAddr(), 4000), paths: paths}
+				a.peer, b.peer = b.at, a.at
+				a.live()
+				b.live()
+				for round := range 6 {
+					m := []*mortal{a, b}[round%2]
+					for _, x := range []*mortal{a, b} {
+						n := x.received.Load()
+						rdstest.Eventually(t, fmt.Sprintf("traffic in round %d", round), func() bool { return x.received.Load() > n+30 })
+					}
+					m.die()
+					m.live()
+				}
 				for _, x := range []*mortal{a, b} {
 					n := x.received.Load()
-					rdstest.Eventually(t, fmt.Sprintf("traffic in round %d", round), func() bool { return x.received.Load() > n+30 })
+					rdstest.Eventually(t, "traffic at the end", func() bool { return x.received.Load() > n+30 })
 				}
-				m.die()
-				m.live()
-			}
-			for _, x := range []*mortal{a, b} {
-				n := x.received.Load()
-				rdstest.Eventually(t, "traffic at the end", func() bool { return x.received.Load() > n+30 })
-			}
-			a.die()
-			b.die()
+				a.die()
+				b.die()
+			})
 		})
 	}
 }
@@ -67,7 +68,10 @@ func (m *mortal) live() {
 	life := m.life
 	go func() {
 		defer func() { m.done <- struct{}{} }()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
 		for i := uint64(0); ; i++ {
+			<-tick.C // or virtual time would not pass
 			b := rdstest.Payload(i, 16+int(i%9)*3000)
 			b = append(binary.BigEndian.AppendUint64(nil, life), b...)
 			if err := s.Send(ctx, m.peer, b); err != nil {
@@ -114,34 +118,35 @@ func (m *mortal) die() {
 // A node that goes in peace, lingering, loses nothing, and one that comes back
 // gets what was sent while it was away.
 func TestPeacefulRestartLosesNothing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
-	b := l.bindOne(Config{ReconnectMax: 20 * time.Millisecond})
-	total := uint64(0)
-	for range 4 {
-		n := l.node(Config{Linger: rdstest.Patience, ReconnectMax: 20 * time.Millisecond})
-		a := l.bind(n, at)
-		for range 50 {
-			rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
-			total++
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
+		b := l.bindOne(Config{ReconnectMax: 20 * time.Millisecond})
+		total := uint64(0)
+		for range 4 {
+			n := l.node(Config{Linger: rdstest.Patience, ReconnectMax: 20 * time.Millisecond})
+			a := l.bind(n, at)
+			for range 50 {
+				rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
+				total++
+			}
+			if err := n.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rdstest.MustSend(t, b, at, []byte("while you were out"))
+			n = l.node(Config{ReconnectMax: 20 * time.Millisecond})
+			a = l.bind(n, at)
+			rdstest.Expect(t, a, "while you were out")
+			if err := n.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
+		for i := range total {
+			m := rdstest.MustRecv(t, b)
+			if err := rdstest.Verify(m.Data, i); err != nil {
+				t.Fatal(err)
+			}
+			m.Release()
 		}
-		rdstest.MustSend(t, b, at, []byte("while you were out"))
-		n = l.node(Config{ReconnectMax: 20 * time.Millisecond})
-		a = l.bind(n, at)
-		rdstest.Expect(t, a, "while you were out")
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range total {
-		m := rdstest.MustRecv(t, b)
-		if err := rdstest.Verify(m.Data, i); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
-	}
+	})
 }

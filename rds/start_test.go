@@ -52,38 +52,39 @@ func (l *slowLink) Send(frames []transport.Frame) (transport.Taken, error) {
 // link was full then, it had no handler to tell when it was not any more, and
 // nothing was written until the connection ended.
 func TestNobodyWritesBeforeALinkIsStarted(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	slow := &slowStart{Transport: l.Net.Transport(), starting: make(chan struct{}), start: make(chan struct{})}
-	to := l.bind(l.node(Config{}))
-	from := l.bind(l.node(Config{Transport: slow}), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 4000))
-	ctx, cancel := context.WithTimeout(t.Context(), rdstest.Patience)
-	defer cancel()
-	send := func(b byte) {
-		t.Helper()
-		if err := from.Send(ctx, to.LocalAddrPort(), []byte{b}); err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		slow := &slowStart{Transport: l.Net.Transport(), starting: make(chan struct{}), start: make(chan struct{})}
+		to := l.bind(l.node(Config{}))
+		from := l.bind(l.node(Config{Transport: slow}), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 4000))
+		ctx, cancel := context.WithTimeout(t.Context(), rdstest.Patience)
+		defer cancel()
+		send := func(b byte) {
+			t.Helper()
+			if err := from.Send(ctx, to.LocalAddrPort(), []byte{b}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	send(0)
-	select {
-	case <-slow.starting:
-	case <-ctx.Done():
-		t.Fatal("no link was started")
-	}
-	send(1)
-	close(slow.start)
-	for want := range byte(2) {
-		m, err := to.Recv(ctx)
-		if err != nil {
-			t.Fatalf("message %d: %v", want, err)
+		send(0)
+		select {
+		case <-slow.starting:
+		case <-ctx.Done():
+			t.Fatal("no link was started")
 		}
-		if m.Data[0] != want {
-			t.Errorf("message %d came instead of %d", m.Data[0], want)
+		send(1)
+		close(slow.start)
+		for want := range byte(2) {
+			m, err := to.Recv(ctx)
+			if err != nil {
+				t.Fatalf("message %d: %v", want, err)
+			}
+			if m.Data[0] != want {
+				t.Errorf("message %d came instead of %d", m.Data[0], want)
+			}
+			m.Release()
 		}
-		m.Release()
-	}
-	if slow.early.Load() {
-		t.Error("the link was written to before it was started")
-	}
+		if slow.early.Load() {
+			t.Error("the link was written to before it was started")
+		}
+	})
 }

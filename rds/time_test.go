@@ -15,8 +15,7 @@ import (
 // Deadlines and contexts, on simulated time.
 
 func TestReadDeadlineMovesWhileBlocked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		s := newLoopLab(t).bindOne(Config{})
 		start := time.Now()
 		_ = s.SetReadDeadline(start.Add(time.Second))
@@ -38,8 +37,7 @@ func TestReadDeadlineMovesWhileBlocked(t *testing.T) {
 }
 
 func TestWriteDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		s := newLoopLab(t).bindOne(Config{SendBuffer: 10})
 		to := rdstest.Nowhere()
 		start := time.Now()
@@ -69,8 +67,7 @@ func TestWriteDeadline(t *testing.T) {
 }
 
 func TestContextEndsRecv(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		s := newLoopLab(t).bindOne(Config{})
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -130,8 +127,7 @@ func TestCloseLingersBounded(t *testing.T) {
 }
 
 func TestCloseWaitsForAcknowledgement(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)
 		s := l.bindOne(Config{Linger: time.Hour})
 		to := rdstest.Nowhere()
@@ -156,8 +152,7 @@ func TestCloseWaitsForAcknowledgement(t *testing.T) {
 }
 
 func TestNodeCloseReportsAndJoins(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)
 		n, err := NewNode(Config{Transport: l.Net.Transport(), Linger: time.Second})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -138,34 +139,36 @@ func TestALinkIsReplacedBeforeItHasStarted(t *testing.T) {
 // meanwhile leaves it nothing to do, and Close ends it (see newDriver).
 func TestFlusherOutlivesItsLink(t *testing.T) {
 	t.Parallel()
-	d, o, _ := newDriver(t, 1)
-	l := links(t, 1)[0]
-	d.Accepted(l, 1)
-	a := new(conn.Account)
-	a.SetLimit(1 << 20)
-	for token := range uint64(3) { // close enough to be a stream
-		a.Charge(1)
+	synctest.Test(t, func(t *testing.T) {
+		d, o, _ := newDriver(t, 1)
+		l := links(t, 1)[0]
+		d.Accepted(l, 1)
+		a := new(conn.Account)
+		a.SetLimit(1 << 20)
+		for token := range uint64(3) { // close enough to be a stream
+			a.Charge(1)
+			d.Lock()
+			err := d.Enqueue(&conn.Message{Sport: 1, Dport: 2, Payload: []byte{1}, Account: a, Token: token, Notify: true})
+			d.Commit()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.Close(transport.Abort)
+		late := make(chan struct{})
+		defer time.AfterFunc(patience, func() { close(late) }).Stop()
+		if !d.Await(late, nil, func() bool { return d.Linked() == 0 }) {
+			t.Fatal("the link does not end")
+		}
 		d.Lock()
-		err := d.Enqueue(&conn.Message{Sport: 1, Dport: 2, Payload: []byte{1}, Account: a, Token: token, Notify: true})
+		d.Core.Cancel(a, 0, true)
 		d.Commit()
-		if err != nil {
-			t.Fatal(err)
+		for range 3 {
+			if f := <-o.fates; f.Status != conn.Canceled {
+				t.Errorf("told %v", f.Status)
+			}
 		}
-	}
-	l.Close(transport.Abort)
-	late := make(chan struct{})
-	defer time.AfterFunc(patience, func() { close(late) }).Stop()
-	if !d.Await(late, nil, func() bool { return d.Linked() == 0 }) {
-		t.Fatal("the link does not end")
-	}
-	d.Lock()
-	d.Core.Cancel(a, 0, true)
-	d.Commit()
-	for range 3 {
-		if f := <-o.fates; f.Status != conn.Canceled {
-			t.Errorf("told %v", f.Status)
-		}
-	}
+	})
 }
 
 // keeping is a sink that keeps the lock of a socket until it is told to leave.

@@ -67,46 +67,13 @@ func TestRefusalsAreRemembered(t *testing.T) {
 				}
 			}
 			if resent >= next {
-				n := 300
+				most := 300
 				if !exact {
-					n = 100
+					most = 100
 				}
-				var late []uint64 // at the end of the burst
-				add := func(number uint64) {
-					q.add(number, transport.RefusedPort)
-					m.refused[number] = false
-					m.told = append(m.told, number)
-				}
-				for range rng.IntN(n) {
-					if q.pending {
-						q.passed(next)
-					}
-					switch rng.IntN(8) {
-					case 0, 1, 2:
-						add(next)
-					case 3:
-						late = append(late, next)
-					}
-					if next++; rng.IntN(10) == 0 {
-						for _, number := range late {
-							add(number)
-						}
-						late = nil
-					}
-				}
-				for _, number := range late {
-					add(number)
-				}
+				next = m.burst(&q, rng, next, most)
 			}
-			if len(m.told) > 0 && rng.IntN(2) == 0 {
-				n := 1 + rng.IntN(len(m.told))
-				q.heard(uint64(n))
-				for _, number := range m.told[:n] {
-					if _, ok := m.refused[number]; ok {
-						m.refused[number] = true
-					}
-				}
-			}
+			m.hear(&q, rng)
 			if len(q.told)+len(q.before) > cmp.Or(q.limit, maxRefusals) {
 				t.Fatalf("seed %d: %d runs are remembered", seed, len(q.told)+len(q.before))
 			}
@@ -120,6 +87,51 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 	if unknown == 0 {
 		t.Error("the bound was never reached")
+	}
+}
+
+// burst has up to most new messages come, some of which are refused, at once or at the end of
+// their burst.
+func (m *refusalModel) burst(q *Refusals, rng *rand.Rand, next uint64, most int) uint64 {
+	var late []uint64 // at the end of the burst
+	add := func(number uint64) {
+		q.add(number, transport.RefusedPort)
+		m.refused[number] = false
+		m.told = append(m.told, number)
+	}
+	for range rng.IntN(most) {
+		if q.pending {
+			q.passed(next)
+		}
+		switch rng.IntN(8) {
+		case 0, 1, 2:
+			add(next)
+		case 3:
+			late = append(late, next)
+		}
+		if next++; rng.IntN(10) == 0 {
+			for _, number := range late {
+				add(number)
+			}
+			late = nil
+		}
+	}
+	for _, number := range late {
+		add(number)
+	}
+	return next
+}
+
+// hear has the peer hear of some refusals that it was told.
+func (m *refusalModel) hear(q *Refusals, rng *rand.Rand) {
+	if len(m.told) > 0 && rng.IntN(2) == 0 {
+		n := 1 + rng.IntN(len(m.told))
+		q.heard(uint64(n))
+		for _, number := range m.told[:n] {
+			if _, ok := m.refused[number]; ok {
+				m.refused[number] = true
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -29,46 +30,48 @@ func (s still) AfterFunc(_ time.Duration, f func()) Timer { return s.Runtime.Aft
 // is up: that path's flusher writes it, though nobody commits anything there.
 func TestWhatALinksEndLetsInIsWritten(t *testing.T) {
 	t.Parallel()
-	d, o, _ := newDriver(t, conn.MaxPaths)
-	d.rt = still{d.rt}
-	both := links(t, 2)
-	second := &spy{Link: both[1], sends: make(chan int, 16)}
-	d.Accepted(both[0], 2) // the port says which path it is
-	d.Lock()
-	h := wire.Header{Dport: wire.PortProbe}
-	wire.Handshake{HasPaths: true, Paths: 2, Generation: 1, SourceIndex: true}.Put(&h.Extensions)
-	d.Core.Proved(d.rt.Now(), 0)
-	d.Core.HandleControl(d.rt.Now(), 0, &h, nil)
-	d.Commit()
-	d.Accepted(second, 3)
-	d.Lock()
-	up := d.Link(0) == both[0] && d.Link(1) == second && d.Core.State(1) == conn.Up
-	a := new(conn.Account)
-	a.SetLimit(1 << 20)
-	sport := uint16(1)
-	for sport < 64 && d.Core.PathFor(sport) != 1 {
-		sport++
-	}
-	up = up && sport < 64
-	o.down = func() {
-		a.Charge(1)
-		if err := d.Enqueue(&conn.Message{Sport: sport, Dport: 2, Payload: []byte{1}, Account: a}); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		d, o, _ := newDriver(t, conn.MaxPaths)
+		d.rt = still{d.rt}
+		both := links(t, 2)
+		second := &spy{Link: both[1], sends: make(chan int, 16)}
+		d.Accepted(both[0], 2) // the port says which path it is
+		d.Lock()
+		h := wire.Header{Dport: wire.PortProbe}
+		wire.Handshake{HasPaths: true, Paths: 2, Generation: 1, SourceIndex: true}.Put(&h.Extensions)
+		d.Core.Proved(d.rt.Now(), 0)
+		d.Core.HandleControl(d.rt.Now(), 0, &h, nil)
+		d.Commit()
+		d.Accepted(second, 3)
+		d.Lock()
+		up := d.Link(0) == both[0] && d.Link(1) == second && d.Core.State(1) == conn.Up
+		a := new(conn.Account)
+		a.SetLimit(1 << 20)
+		sport := uint16(1)
+		for sport < 64 && d.Core.PathFor(sport) != 1 {
+			sport++
 		}
-	}
-	d.Commit()
-	if !up {
-		t.Fatal("the paths are not up")
-	}
-	for len(second.sends) > 0 {
-		<-second.sends
-	}
-	both[0].Close(transport.Abort)
-	select {
-	case <-second.sends:
-	case <-time.After(patience):
-		t.Error("the message is not written")
-	}
+		up = up && sport < 64
+		o.down = func() {
+			a.Charge(1)
+			if err := d.Enqueue(&conn.Message{Sport: sport, Dport: 2, Payload: []byte{1}, Account: a}); err != nil {
+				t.Error(err)
+			}
+		}
+		d.Commit()
+		if !up {
+			t.Fatal("the paths are not up")
+		}
+		for len(second.sends) > 0 {
+			<-second.sends
+		}
+		both[0].Close(transport.Abort)
+		select {
+		case <-second.sends:
+		case <-time.After(patience):
+			t.Error("the message is not written")
+		}
+	})
 }
 
 // A flusher that pauses is not woken by what is left to it meanwhile, so that a sender that

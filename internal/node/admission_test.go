@@ -52,36 +52,37 @@ func TestOnlyListedPeersAreLinked(t *testing.T) {
 	t.Parallel()
 	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC, config.WireAuto, "loop"} {
 		t.Run("wire "+string(wire), func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t)
-			cfg := config.Node{Wire: wire}
-			if wire == "loop" {
-				l, cfg = newLoopLab(t), config.Node{}
-			}
-			friend, stranger := l.bind(l.node(cfg)), l.bind(l.node(cfg))
-			cfg.Admission.Allow = []netip.Prefix{netip.PrefixFrom(friend.LocalAddrPort().Addr(), 32)}
-			n := l.node(cfg)
-			s := l.bind(n)
-			if _, err := stranger.WriteTo([]byte("no"), s.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := friend.WriteTo([]byte("yes"), s.LocalAddr()); err != nil {
-				t.Fatal(err)
-			}
-			rdstest.Expect(t, s, "yes")
-			if a := stranger.LocalAddrPort().Addr(); n.Allows(a) || n.listed(a) {
-				t.Error("the stranger is allowed")
-			}
-			if a := friend.LocalAddrPort().Addr(); !n.Allows(a) || !n.listed(a) {
-				t.Error("the friend is not")
-			}
-			if a := s.LocalAddrPort().Addr(); !n.Allows(a) || n.listed(a) {
-				t.Error("the own address is allowed, and not listed")
-			}
-			n.EachPeer(func(p *Peer) {
-				if p.Remote == stranger.LocalAddrPort().Addr() {
-					t.Error("there is a connection for the stranger")
+			rdstest.Bubble(t, func(t *testing.T) {
+				l := newMemLab(t)
+				cfg := config.Node{Wire: wire}
+				if wire == "loop" {
+					l, cfg = newLoopLab(t), config.Node{}
 				}
+				friend, stranger := l.bind(l.node(cfg)), l.bind(l.node(cfg))
+				cfg.Admission.Allow = []netip.Prefix{netip.PrefixFrom(friend.LocalAddrPort().Addr(), 32)}
+				n := l.node(cfg)
+				s := l.bind(n)
+				if _, err := stranger.WriteTo([]byte("no"), s.LocalAddr()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := friend.WriteTo([]byte("yes"), s.LocalAddr()); err != nil {
+					t.Fatal(err)
+				}
+				rdstest.Expect(t, s, "yes")
+				if a := stranger.LocalAddrPort().Addr(); n.Allows(a) || n.listed(a) {
+					t.Error("the stranger is allowed")
+				}
+				if a := friend.LocalAddrPort().Addr(); !n.Allows(a) || !n.listed(a) {
+					t.Error("the friend is not")
+				}
+				if a := s.LocalAddrPort().Addr(); !n.Allows(a) || n.listed(a) {
+					t.Error("the own address is allowed, and not listed")
+				}
+				n.EachPeer(func(p *Peer) {
+					if p.Remote == stranger.LocalAddrPort().Addr() {
+						t.Error("there is a connection for the stranger")
+					}
+				})
 			})
 		})
 	}
@@ -90,26 +91,22 @@ func TestOnlyListedPeersAreLinked(t *testing.T) {
 // The node's transport turns a stranger away by the allow-list before the node hears of the
 // connection, and does not dial a stranger.
 func TestTransportTurnsStrangersAway(t *testing.T) {
-	t.Parallel()
-	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC} {
-		t.Run(string(wire), func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t)
-			stranger := l.bind(l.node(config.Node{Wire: wire}))
-			s := l.bind(l.node(config.Node{Wire: wire, Admission: config.Admission{Allow: rdstest.Prefixes("192.0.2.1/32")}}))
-			n := nodeOf(s)
-			rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
-			rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
-			if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
-				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
-			}
-			link, err := n.wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
-			if !errors.Is(err, transport.ErrNotAllowed) {
-				t.Errorf("the dial of a stranger: %v", err)
-			}
-			if err == nil {
-				link.Close(transport.Abort)
-			}
-		})
-	}
+	bubbleOn(t, bothWires, func(t *testing.T, wire config.Wire) {
+		l := newMemLab(t)
+		stranger := l.bind(l.node(config.Node{Wire: wire}))
+		s := l.bind(l.node(config.Node{Wire: wire, Admission: config.Admission{Allow: rdstest.Prefixes("192.0.2.1/32")}}))
+		n := nodeOf(s)
+		rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
+		rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
+		if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
+			t.Errorf("%d peers, and %d were refused", peersOf(n), got)
+		}
+		link, err := n.wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
+		if !errors.Is(err, transport.ErrNotAllowed) {
+			t.Errorf("the dial of a stranger: %v", err)
+		}
+		if err == nil {
+			link.Close(transport.Abort)
+		}
+	})
 }

@@ -45,30 +45,33 @@ func (t askedTransport) Listen(local netip.Addr, accept func(transport.Link)) er
 
 // A sender that waits for room has the peer asked for what it has taken, each time.
 func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	cfg := config.Node{Port: l.Port}
-	cfg.SetDefaults()
-	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := make(chan struct{}, 1)
-	a, b := l.bind(l.node(config.Node{Wire: config.WireAuto, Transport: askedTransport{tr, asked}, Domain: tr.Domain()})), l.bind(l.node(config.Node{Wire: config.WireXRC}))
-	ctx := rdstest.Background(t)
-	if err := rdstest.Converse(ctx, a, b, 3); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.MustSet(t, a.SetWriteBuffer(16<<10))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go discard(ctx, b)
-	for range 3 {
-		for n := 0; len(asked) == 0; n++ {
-			if err := a.Send(ctx, b.LocalAddrPort(), make([]byte, 8<<10)); err != nil {
-				t.Fatalf("message %d, and nobody has asked: %v", n, err)
-			}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		cfg := config.Node{Port: l.Port}
+		cfg.SetDefaults()
+		o := xrcOptions(&cfg, 0, nil, nil, nil)
+		o.Network = l.Sockets
+		tr, err := xrc.New(o)
+		if err != nil {
+			t.Fatal(err)
 		}
-		<-asked
-	}
+		asked := make(chan struct{}, 1)
+		a, b := l.bind(l.node(config.Node{Wire: config.WireAuto, Transport: askedTransport{tr, asked}, Domain: tr.Domain()})), l.bind(l.node(config.Node{Wire: config.WireXRC}))
+		ctx := rdstest.Background(t)
+		if err := rdstest.Converse(ctx, a, b, 3); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.MustSet(t, a.SetWriteBuffer(16<<10))
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go discard(ctx, b)
+		for range 3 {
+			for n := 0; len(asked) == 0; n++ {
+				if err := a.Send(ctx, b.LocalAddrPort(), make([]byte, 8<<10)); err != nil {
+					t.Fatalf("message %d, and nobody has asked: %v", n, err)
+				}
+			}
+			<-asked
+		}
+	})
 }

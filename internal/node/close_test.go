@@ -80,15 +80,13 @@ func closeBeforeWrite(t *testing.T, bound bool) *socket.Socket {
 // acknowledgements count, writes before the link ends: the sender of a message that a
 // socket has received does not wait for a node that is gone.
 func TestNodeThatClosesProvesItsLinks(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { rdstest.WantStatus(t, closeBeforeWrite(t, true), 1, datagram.StatusSuccess) })
+	rdstest.Bubble(t, func(t *testing.T) { rdstest.WantStatus(t, closeBeforeWrite(t, true), 1, datagram.StatusSuccess) })
 }
 
 // A link that has brought nothing to a socket ends without that write: its messages are not
 // taken for delivered.
 func TestNodeThatClosesDoesNotProveWhatNobodyReceived(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		from := closeBeforeWrite(t, false)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

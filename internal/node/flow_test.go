@@ -93,33 +93,34 @@ func TestSessionsTakeTurns(t *testing.T) {
 // However many time limits are over one after the other, looking for them in flows takes
 // little: each look is followed by a pause.
 func TestLooksAtFlowsAreBounded(t *testing.T) {
-	t.Parallel()
-	la := &Local{Addr: rdstest.NewAddr()}
-	p := newPeer(newLoopLab(t).node(config.Node{PeerBudget: 1000}), la, PeerKey{Local: la.Addr, Remote: rdstest.NewAddr()}, conn.ByAddress)
-	defer p.close()
-	p.Lock()
-	defer p.Unlock()
-	s, x := newSocket(p.Node, la), new(FlowSet)
-	s.Port = 100
-	s.Account.SetLimit(1 << 30)
-	const messages = 20_000
-	start := time.Now().Add(time.Hour)
-	for i := range messages {
-		m := conn.Message{Sport: 100, Dport: 9, Account: &s.Account, Admitted: true, Deadline: start.Add(time.Duration(i) * 10 * time.Microsecond)}
-		p.AcceptLocked(x, s, &m)
-	}
-	parked, looks := x.of[p].Queue.Len(), 0
-	for at := p.limits.Next(); !at.IsZero() && looks < messages; at = p.limits.Next() {
-		p.expireLocked(at)
-		looks++
-		if left, most := x.of[p].Queue.Len(), messages-int(at.Sub(start)/(10*time.Microsecond)); left > max(0, most) {
-			t.Errorf("at %v %d messages are left", at.Sub(start), left)
+	rdstest.Bubble(t, func(t *testing.T) {
+		la := &Local{Addr: rdstest.NewAddr()}
+		p := newPeer(newLoopLab(t).node(config.Node{PeerBudget: 1000}), la, PeerKey{Local: la.Addr, Remote: rdstest.NewAddr()}, conn.ByAddress)
+		defer p.close()
+		p.Lock()
+		defer p.Unlock()
+		s, x := newSocket(p.Node, la), new(FlowSet)
+		s.Port = 100
+		s.Account.SetLimit(1 << 30)
+		const messages = 20_000
+		start := time.Now().Add(time.Hour)
+		for i := range messages {
+			m := conn.Message{Sport: 100, Dport: 9, Account: &s.Account, Admitted: true, Deadline: start.Add(time.Duration(i) * 10 * time.Microsecond)}
+			p.AcceptLocked(x, s, &m)
 		}
-	}
-	if looks > 150 || parked < messages/2 || len(p.ending) != parked || !x.of[p].empty() { // 200 ms
-		t.Errorf("%d looks, %d of %d ended", looks, len(p.ending), parked)
-	}
-	p.ending = nil // their session is none
+		parked, looks := x.of[p].Queue.Len(), 0
+		for at := p.limits.Next(); !at.IsZero() && looks < messages; at = p.limits.Next() {
+			p.expireLocked(at)
+			looks++
+			if left, most := x.of[p].Queue.Len(), messages-int(at.Sub(start)/(10*time.Microsecond)); left > max(0, most) {
+				t.Errorf("at %v %d messages are left", at.Sub(start), left)
+			}
+		}
+		if looks > 150 || parked < messages/2 || len(p.ending) != parked || !x.of[p].empty() { // 200 ms
+			t.Errorf("%d looks, %d of %d ended", looks, len(p.ending), parked)
+		}
+		p.ending = nil // their session is none
+	})
 }
 
 // deadLink is a link that takes nothing.

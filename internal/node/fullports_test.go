@@ -1,6 +1,7 @@
 package node
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/rds-go/rds/conn"
@@ -17,7 +18,7 @@ const heldPort = 5000
 // the host and at another one.
 func heldBack(t *testing.T, buffer, n int) (s *socket.Socket, h *share, far, up *socket.Socket) {
 	t.Helper()
-	l := newLab(t)
+	l := newMemLab(t)
 	s = l.bindOne(config.Node{SendBuffer: buffer})
 	s.SetLinger(0)
 	far, up = l.bindOne(config.Node{}), l.bindOne(config.Node{})
@@ -50,83 +51,88 @@ func sending(t *testing.T, s, to *socket.Socket, n int32) chan error {
 	t.Helper()
 	sent := make(chan error, 1)
 	go func() { sent <- s.Send(rdstest.Background(t), to.LocalAddrPort(), make([]byte, 10)) }()
-	rdstest.Eventually(t, "the sender to wait", func() bool { return halfOf(s).Writers.N.Load() == n })
+	for halfOf(s).Writers.N.Load() != n { // virtual time stands still while the caller holds a lock
+		runtime.Gosched()
+	}
 	return sent
 }
 
 // A socket of whose send buffer full ports hold one and a half limits back sends to the other
 // ports of their host and to other hosts, each message when the one before it has arrived.
 func TestFullPortsWithAllOfTheBuffer(t *testing.T) {
-	t.Parallel()
-	const limit = 100_000
-	s, _, far, up := heldBack(t, limit, limit+limit/2)
-	if s.Poll()&datagram.PollOut == 0 {
-		t.Error("no POLLOUT")
-	}
-	rdstest.GoesOn(t, limit, s, far, up)
-	rdstest.Eventually(t, "acknowledgements", func() bool { return halfOf(s).Account.Messages() == 1 })
+	rdstest.Bubble(t, func(t *testing.T) {
+		const limit = 100_000
+		s, _, far, up := heldBack(t, limit, limit+limit/2)
+		if s.Poll()&datagram.PollOut == 0 {
+			t.Error("no POLLOUT")
+		}
+		rdstest.GoesOn(t, limit, s, far, up)
+		rdstest.Eventually(t, "acknowledgements", func() bool { return halfOf(s).Account.Messages() == 1 })
+	})
 }
 
 // Full ports of a host leave its other ports half of what is left of one and a quarter send
 // buffers, and other hosts the next quarter.
 func TestFullPortsLeaveOtherPortsAShare(t *testing.T) {
-	t.Parallel()
-	const limit = 80_000
-	s, h, far, up := heldBack(t, limit, limit)
-	try := func(to *socket.Socket) error { return s.TrySend(to.LocalAddrPort(), nil) }
-	h.Admit(limit/8 - 1)
-	if err := try(far); err != nil {
-		t.Errorf("to another port, with less than an eighth under way: %v", err)
-	}
-	h.Admit(1)
-	rdstest.WantErr(t, "to another port, with an eighth under way", try(far), datagram.ErrWouldBlock)
-	if err := try(up); err != nil {
-		t.Errorf("to another host: %v", err)
-	}
-	other := h.s.Share(h.s.last.Load())
-	other.Admit(limit/2 - limit/8)
-	rdstest.WantErr(t, "to another host, with all of one and a half limits taken", try(up), datagram.ErrWouldBlock)
-	first := sending(t, s, far, 1)
-	second := sending(t, s, up, 2)
-	other.Refund(1, 1)
-	h.s.roomed() // Refund made room for the other host alone
-	if err := <-second; err != nil {
-		t.Error(err)
-	}
-	h.Refund(limit/8, 2)
-	other.Refund(limit/2-limit/8-1, 0)
-	h.s.roomed()
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		const limit = 80_000
+		s, h, far, up := heldBack(t, limit, limit)
+		try := func(to *socket.Socket) error { return s.TrySend(to.LocalAddrPort(), nil) }
+		h.Admit(limit/8 - 1)
+		if err := try(far); err != nil {
+			t.Errorf("to another port, with less than an eighth under way: %v", err)
+		}
+		h.Admit(1)
+		rdstest.WantErr(t, "to another port, with an eighth under way", try(far), datagram.ErrWouldBlock)
+		if err := try(up); err != nil {
+			t.Errorf("to another host: %v", err)
+		}
+		other := h.s.Share(h.s.last.Load())
+		other.Admit(limit/2 - limit/8)
+		rdstest.WantErr(t, "to another host, with all of one and a half limits taken", try(up), datagram.ErrWouldBlock)
+		first := sending(t, s, far, 1)
+		second := sending(t, s, up, 2)
+		other.Refund(1, 1)
+		h.s.roomed() // Refund made room for the other host alone
+		if err := <-second; err != nil {
+			t.Error(err)
+		}
+		h.Refund(limit/8, 2)
+		other.Refund(limit/2-limit/8-1, 0)
+		h.s.roomed()
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Messages that are held back are room for other messages at once, whether they were queued
 // when the port filled up or come later: senders that wait hear of it.
 func TestSendersHearOfMessagesHeldBack(t *testing.T) {
-	t.Parallel()
-	const limit = 100_000
-	s, h, _, up := heldBack(t, limit, 0)
-	h.Admit(limit) // taken from an application, and not queued yet
-	sent := sending(t, s, up, 1)
-	queueHeld(t, h, limit)
-	if err := <-sent; err != nil {
-		t.Errorf("messages that came later: %v", err)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		const limit = 100_000
+		s, h, _, up := heldBack(t, limit, 0)
+		h.Admit(limit) // taken from an application, and not queued yet
+		sent := sending(t, s, up, 1)
+		queueHeld(t, h, limit)
+		if err := <-sent; err != nil {
+			t.Errorf("messages that came later: %v", err)
+		}
 
-	s, h, _, up = heldBack(t, limit, 0)
-	p := h.p
-	p.Lock() // nothing of p is transmitted
-	p.Core.Hold([]uint16{heldPort}, false)
-	h.Admit(limit)
-	err := p.enqueueLocked(h.s, &conn.Message{Sport: h.s.Port, Dport: heldPort, Account: &h.Account, Payload: make([]byte, limit)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent = sending(t, s, up, 1)
-	p.Core.Hold([]uint16{heldPort}, true)
-	p.Commit()
-	if err := <-sent; err != nil {
-		t.Errorf("messages that were queued: %v", err)
-	}
+		s, h, _, up = heldBack(t, limit, 0)
+		p := h.p
+		p.Lock() // nothing of p is transmitted
+		p.Core.Hold([]uint16{heldPort}, false)
+		h.Admit(limit)
+		err := p.enqueueLocked(h.s, &conn.Message{Sport: h.s.Port, Dport: heldPort, Account: &h.Account, Payload: make([]byte, limit)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent = sending(t, s, up, 1)
+		p.Core.Hold([]uint16{heldPort}, true)
+		p.Commit()
+		if err := <-sent; err != nil {
+			t.Errorf("messages that were queued: %v", err)
+		}
+	})
 }

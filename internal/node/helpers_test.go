@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/choice"
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -57,7 +58,7 @@ type victim struct {
 
 func newVictim(t testing.TB, cfg config.Node) *victim {
 	t.Helper()
-	l := newLab(t)
+	l := newMemLab(t)
 	v := &victim{lab: l, small: l.Raw()}
 	if cfg.TCP.DrainTimeout == 0 {
 		cfg.TCP.DrainTimeout = 200 * time.Millisecond
@@ -83,7 +84,7 @@ func (v *victim) healthy() {
 		sent := make(chan int, 1)
 		wg.Go(func() {
 			i := 0
-			tick := time.NewTicker(time.Millisecond)
+			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()
 			for ; !stop.Load() || i < 200; i++ {
 				if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i%7*900)); err != nil {
@@ -97,7 +98,7 @@ func (v *victim) healthy() {
 			sent <- i
 		})
 		wg.Go(func() {
-			tick := time.NewTicker(time.Millisecond)
+			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()
 			total := -1
 			for i := 0; i != total; {
@@ -136,21 +137,42 @@ func (v *victim) healthy() {
 // from is where a raw peer's data come from in these tests.
 func (v *victim) data(r *rdstest.Raw, text string) []byte { return r.Data(1000, 4000, []byte(text)) }
 
-// lab makes nodes that reach each other, over TCP or in memory.
+// lab makes nodes that reach each other.
 type lab struct{ rdstest.Lab }
 
 func newLab(t testing.TB) *lab { return &lab{rdstest.NewLab(t)} }
 
+func newMemLab(t testing.TB) *lab { return &lab{rdstest.NewMemLab(t)} }
+
 func newLoopLab(t testing.TB) *lab { return &lab{rdstest.NewLoopLab(t)} }
 
-func (l *lab) node(cfg config.Node) *Node { l.Helper(); return rdstest.Start(&l.Lab, New, cfg) }
+// bubbleOn runs a test in a bubble for each of some variants.
+func bubbleOn[V ~string](t *testing.T, each []V, f func(t *testing.T, v V)) {
+	t.Parallel()
+	for _, v := range each {
+		t.Run(string(v), func(t *testing.T) { rdstest.Bubble(t, func(t *testing.T) { f(t, v) }) })
+	}
+}
+
+var bothWires = []config.Wire{config.WireXRC, config.WireTCP}
+
+func (l *lab) node(cfg config.Node) *Node { l.Helper(); return l.start(cfg, choice.Times{}) }
+
+// start starts a node on the network of the lab.
+func (l *lab) start(cfg config.Node, times choice.Times) *Node {
+	l.Helper()
+	var network gnetloop.Network
+	if l.Sockets != nil {
+		network = l.Sockets
+	}
+	return rdstest.Start(&l.Lab, func(cfg config.Node) (*Node, error) { return newNode(cfg, nil, times, network) }, cfg)
+}
 
 // quick is a node on both wires that does not wait for minutes until it asks and moves.
 func (l *lab) quick(logger *zap.Logger, patience time.Duration) *Node {
 	l.Helper()
 	times := choice.Times{Gap: 300 * time.Millisecond, AskAfter: 200 * time.Millisecond, AskMax: 400 * time.Millisecond}
-	return rdstest.Start(&l.Lab, func(cfg config.Node) (*Node, error) { return newNode(cfg, nil, times, nil) },
-		config.Node{Logger: logger, ReconnectMax: 20 * time.Millisecond, XRC: config.XRC{Patience: patience}})
+	return l.start(config.Node{Logger: logger, ReconnectMax: 20 * time.Millisecond, XRC: config.XRC{Patience: patience}}, times)
 }
 
 // bind makes a socket on a node, at a new address unless one is given.

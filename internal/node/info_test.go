@@ -25,111 +25,113 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // The counters are Linux's, in Linux's order (net/rds/stats.c,
 // rds_stat_names), then ours, then the transport's (net/rds/tcp_stats.c).
 func TestCounterNames(t *testing.T) {
-	t.Parallel()
-	n := newLab(t).node(config.Node{})
-	var names []string
-	for _, c := range n.List() {
-		names = append(names, c.Name)
-	}
-	got := strings.Join(names, "\n") + "\n"
-	const golden = "testdata/counters.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+	rdstest.Bubble(t, func(t *testing.T) {
+		n := newMemLab(t).node(config.Node{})
+		var names []string
+		for _, c := range n.List() {
+			names = append(names, c.Name)
+		}
+		got := strings.Join(names, "\n") + "\n"
+		const golden = "testdata/counters.txt"
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("counters are\n%s", got)
-	}
-	const linux = "conn_reset recv_drop_bad_checksum recv_drop_old_seq recv_drop_no_sock recv_drop_dead_sock recv_deliver_raced " +
-		"recv_delivered recv_queued recv_immediate_retry recv_delayed_retry recv_ack_required recv_rdma_bytes recv_ping " +
-		"send_queue_empty send_queue_full send_lock_contention send_lock_queue_raced send_immediate_retry send_delayed_retry " +
-		"send_drop_acked send_ack_required send_queued send_rdma send_rdma_bytes send_pong page_remainder_hit page_remainder_miss " +
-		"copy_to_user copy_from_user cong_update_queued cong_update_received cong_send_error cong_send_blocked " +
-		"recv_bytes_added_to_sock recv_bytes_freed_fromsock send_stuck_rm"
-	if fields := strings.Fields(linux); !reflect.DeepEqual(names[:len(fields)], fields) {
-		t.Errorf("the first %d differ from Linux's: %v", len(fields), names)
-	}
+		if got != string(want) {
+			t.Errorf("counters are\n%s", got)
+		}
+		const linux = "conn_reset recv_drop_bad_checksum recv_drop_old_seq recv_drop_no_sock recv_drop_dead_sock recv_deliver_raced " +
+			"recv_delivered recv_queued recv_immediate_retry recv_delayed_retry recv_ack_required recv_rdma_bytes recv_ping " +
+			"send_queue_empty send_queue_full send_lock_contention send_lock_queue_raced send_immediate_retry send_delayed_retry " +
+			"send_drop_acked send_ack_required send_queued send_rdma send_rdma_bytes send_pong page_remainder_hit page_remainder_miss " +
+			"copy_to_user copy_from_user cong_update_queued cong_update_received cong_send_error cong_send_blocked " +
+			"recv_bytes_added_to_sock recv_bytes_freed_fromsock send_stuck_rm"
+		if fields := strings.Fields(linux); !reflect.DeepEqual(names[:len(fields)], fields) {
+			t.Errorf("the first %d differ from Linux's: %v", len(fields), names)
+		}
+	})
 }
 
 // A report agrees with what was done.
 func TestInfo(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	na, nb := l.node(config.Node{SendBuffer: 50_000, ReceiveBuffer: 60_000}), l.node(config.Node{Wire: config.WireTCP})
-	a, b := l.bind(na), l.bind(nb)
-	if err := a.Connect(b.LocalAddrPort()); err != nil {
-		t.Fatal(err)
-	}
-	lost := rdstest.Nowhere()
-	rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 100))
-	rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20))
-	rdstest.MustSend(t, a, lost, make([]byte, 3000))
-	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nb, "recv_queued") == 2 })
-	rdstest.Eventually(t, "acknowledgement", func() bool { return halfOf(a).Account.Messages() == 1 })
-	rdstest.Eventually(t, "the end of the handshake", func() bool { // each has probed and answered, and the other has it
-		i, _ := na.Info()
-		ours, theirs := i.Connections[0], connections(t, nb)[0]
-		return rdstest.Counter(t, na, "send_pong") == 2 && rdstest.Counter(t, nb, "send_pong") == 2 && ours.Queued+theirs.Queued == 0 &&
-			ours.NextTX == theirs.NextRX && ours.NextRX == theirs.NextTX
-	})
-
-	ia, err := na.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ib, err := nb.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ia.Provider != info.ProviderNode || len(ia.Sockets) != 1 || len(ib.Sockets) != 1 {
-		t.Fatalf("%+v", ia)
-	}
-	if s, want := ia.Sockets[0], (info.Socket{Bound: a.LocalAddrPort(), Connected: b.LocalAddrPort(), SendBuffer: 50_000, ReceiveBuf: 60_000, SendQueued: 3000}); s != want {
-		t.Errorf("%+v\nwant %+v", s, want)
-	}
-	if s, want := ib.Sockets[0], (info.Socket{Bound: b.LocalAddrPort(), SendBuffer: config.DefaultBuffer, ReceiveBuf: config.DefaultBuffer, RecvQueued: 120, RecvMessages: 2}); s != want {
-		t.Errorf("%+v\nwant %+v", s, want)
-	}
-	if len(ia.Connections) != 2 || len(ib.Connections) != 1 {
-		t.Fatalf("%+v %+v", ia.Connections, ib.Connections)
-	}
-	up, down, theirs := ia.Connections[0], ia.Connections[1], ib.Connections[0]
-	if up.Remote != b.LocalAddrPort().Addr() || !up.Connected || up.Paths != 1 || up.Generation != nb.Generation || up.Queued != 0 || len(up.Path) != 1 || !up.Path[0].Outbound {
-		t.Errorf("%+v", up)
-	}
-	if down.Remote != lost.Addr() || down.Connected || down.Paths != 0 || down.Queued < 3000 {
-		t.Errorf("%+v", down)
-	}
-	if theirs.Local != up.Remote || theirs.Remote != up.Local || theirs.NextRX != up.NextTX || theirs.Path[0].Outbound {
-		t.Errorf("%+v\nof %+v", theirs, up)
-	}
-	if q := ia.SendQueue; len(q) != 1 || q[0].Bytes != 3000 || q[0].Local != a.LocalAddrPort() || q[0].Remote != lost {
-		t.Errorf("send queue %+v", q)
-	}
-	if len(ia.Retransmit) != 0 {
-		t.Errorf("retransmit queue %+v", ia.Retransmit)
-	}
-	if q := ib.Receive; len(q) != 2 || q[0].Bytes != 100 || q[1].Bytes != 20 || q[1].Sequence != q[0].Sequence+1 ||
-		q[0].Local != b.LocalAddrPort() || q[0].Remote != a.LocalAddrPort() {
-		t.Errorf("receive queue %+v", q)
-	}
-	if len(ia.TCP) != 1 || len(ib.TCP) != 1 {
-		t.Fatalf("%+v %+v", ia.TCP, ib.TCP)
-	}
-	if x, y := ia.TCP[0], ib.TCP[0]; x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.Port ||
-		x.HeaderRemaining != 48 || x.PayloadRemaining != 0 || x.SeenUna != x.ExpectedUna || x.SentNext > x.ExpectedUna {
-		t.Errorf("%+v\n%+v", x, y)
-	}
-	for name, want := range map[string]uint64{"send_queued": 3, "recv_queued": 0, "conn_reset": 0} {
-		if got := rdstest.Counter(t, na, name); got != want {
-			t.Errorf("%s %d, want %d", name, got, want)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		na, nb := l.node(config.Node{SendBuffer: 50_000, ReceiveBuffer: 60_000}), l.node(config.Node{Wire: config.WireTCP})
+		a, b := l.bind(na), l.bind(nb)
+		if err := a.Connect(b.LocalAddrPort()); err != nil {
+			t.Fatal(err)
 		}
-	}
+		lost := rdstest.Nowhere()
+		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 100))
+		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20))
+		rdstest.MustSend(t, a, lost, make([]byte, 3000))
+		rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nb, "recv_queued") == 2 })
+		rdstest.Eventually(t, "acknowledgement", func() bool { return halfOf(a).Account.Messages() == 1 })
+		rdstest.Eventually(t, "the end of the handshake", func() bool { // each has probed and answered, and the other has it
+			i, _ := na.Info()
+			ours, theirs := i.Connections[0], connections(t, nb)[0]
+			return rdstest.Counter(t, na, "send_pong") == 2 && rdstest.Counter(t, nb, "send_pong") == 2 && ours.Queued+theirs.Queued == 0 &&
+				ours.NextTX == theirs.NextRX && ours.NextRX == theirs.NextTX
+		})
+
+		ia, err := na.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ib, err := nb.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ia.Provider != info.ProviderNode || len(ia.Sockets) != 1 || len(ib.Sockets) != 1 {
+			t.Fatalf("%+v", ia)
+		}
+		if s, want := ia.Sockets[0], (info.Socket{Bound: a.LocalAddrPort(), Connected: b.LocalAddrPort(), SendBuffer: 50_000, ReceiveBuf: 60_000, SendQueued: 3000}); s != want {
+			t.Errorf("%+v\nwant %+v", s, want)
+		}
+		if s, want := ib.Sockets[0], (info.Socket{Bound: b.LocalAddrPort(), SendBuffer: config.DefaultBuffer, ReceiveBuf: config.DefaultBuffer, RecvQueued: 120, RecvMessages: 2}); s != want {
+			t.Errorf("%+v\nwant %+v", s, want)
+		}
+		if len(ia.Connections) != 2 || len(ib.Connections) != 1 {
+			t.Fatalf("%+v %+v", ia.Connections, ib.Connections)
+		}
+		up, down, theirs := ia.Connections[0], ia.Connections[1], ib.Connections[0]
+		if up.Remote != b.LocalAddrPort().Addr() || !up.Connected || up.Paths != 1 || up.Generation != nb.Generation || up.Queued != 0 || len(up.Path) != 1 || !up.Path[0].Outbound {
+			t.Errorf("%+v", up)
+		}
+		if down.Remote != lost.Addr() || down.Connected || down.Paths != 0 || down.Queued < 3000 {
+			t.Errorf("%+v", down)
+		}
+		if theirs.Local != up.Remote || theirs.Remote != up.Local || theirs.NextRX != up.NextTX || theirs.Path[0].Outbound {
+			t.Errorf("%+v\nof %+v", theirs, up)
+		}
+		if q := ia.SendQueue; len(q) != 1 || q[0].Bytes != 3000 || q[0].Local != a.LocalAddrPort() || q[0].Remote != lost {
+			t.Errorf("send queue %+v", q)
+		}
+		if len(ia.Retransmit) != 0 {
+			t.Errorf("retransmit queue %+v", ia.Retransmit)
+		}
+		if q := ib.Receive; len(q) != 2 || q[0].Bytes != 100 || q[1].Bytes != 20 || q[1].Sequence != q[0].Sequence+1 ||
+			q[0].Local != b.LocalAddrPort() || q[0].Remote != a.LocalAddrPort() {
+			t.Errorf("receive queue %+v", q)
+		}
+		if len(ia.TCP) != 1 || len(ib.TCP) != 1 {
+			t.Fatalf("%+v %+v", ia.TCP, ib.TCP)
+		}
+		if x, y := ia.TCP[0], ib.TCP[0]; x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.Port ||
+			x.HeaderRemaining != 48 || x.PayloadRemaining != 0 || x.SeenUna != x.ExpectedUna || x.SentNext > x.ExpectedUna {
+			t.Errorf("%+v\n%+v", x, y)
+		}
+		for name, want := range map[string]uint64{"send_queued": 3, "recv_queued": 0, "conn_reset": 0} {
+			if got := rdstest.Counter(t, na, name); got != want {
+				t.Errorf("%s %d, want %d", name, got, want)
+			}
+		}
+	})
 }
 
 // A report is as good through the control socket.

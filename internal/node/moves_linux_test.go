@@ -178,52 +178,10 @@ func (m *mover) additions() {
 		came  = make(map[uint64]int)
 		done  = make(chan struct{})
 	)
-	m.work.Go(func() {
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		n := uint64(0)
-		for !m.stop.Load() {
-			select {
-			case room <- struct{}{}:
-			case <-tick.C:
-				continue
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), rdstest.Patience)
-			err := from.SendMessage(ctx, &datagram.Outgoing{
-				To: rdstest.AddrOf(m.there, 5000), Data: binary.BigEndian.AppendUint64(nil, n), Notify: true, Token: n,
-				Atomic: &datagram.Atomic{Cookie: cookie, Add: 1},
-			})
-			cancel()
-			switch {
-			case err == nil:
-				n++
-				continue
-			case !errors.Is(err, datagram.ErrNotSupported):
-				m.Errorf("addition %d: %v", n, err)
-				m.stop.Store(true)
-			}
-			<-room
-			<-tick.C
-		}
-		sent <- n
-	})
-	receive := func(s *socket.Socket, over func() bool, f func(*datagram.Message)) {
-		for !over() {
-			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-			msg, err := s.Recv(ctx)
-			cancel()
-			if err == nil {
-				f(&msg)
-				msg.Release()
-			} else if !errors.Is(err, context.DeadlineExceeded) {
-				m.Errorf("at %v: %v", s.LocalAddrPort(), err)
-				return
-			}
-		}
-	}
+	m.work.Go(func() { sent <- m.add(from, cookie, room) })
 	m.work.Go(func() { // receives fates until each addition has one
 		defer close(done)
-		receive(from, func() bool {
+		m.receive(from, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			select {
@@ -248,7 +206,7 @@ func (m *mover) additions() {
 	})
 	m.work.Go(func() { // receives messages until all with success are there, which over TCP may be later than their fates
 		var late time.Time
-		receive(to, func() bool {
+		m.receive(to, func() bool {
 			select {
 			case <-done:
 			default:
@@ -268,31 +226,82 @@ func (m *mover) additions() {
 			came[binary.BigEndian.Uint64(msg.Data)]++
 			msg.Release()
 		}
-		var did, dropped uint64
-		for n, status := range fates {
-			switch status {
-			case datagram.StatusSuccess:
-				did++
-			case datagram.StatusDropped:
-				dropped++
-			case datagram.StatusOtherError:
-			default:
-				m.Errorf("addition %d: %v", n, status)
-			}
-			if k := came[n]; k > 1 || k == 0 && status == datagram.StatusSuccess || k > 0 && status == datagram.StatusOtherError {
-				m.Errorf("addition %d: %v, and its message came %d times", n, status, k)
-			}
-		}
 		// One that a has lost with its link may still be done by b: not once the region is gone.
 		if err := to.FreeMR(cookie, datagram.MRInvalidate); err != nil {
 			m.Error(err)
 		}
-		word := binary.NativeEndian.Uint64(mem.B)
-		m.Logf("%d additions: %d done, %d dropped; the word is %d", len(fates), did, dropped, word)
-		if word < did || word > did+dropped || did == 0 {
-			m.Error("additions are lost or done twice")
-		}
+		m.judge(binary.NativeEndian.Uint64(mem.B), fates, came)
 	})
+}
+
+// add sends additions until the test says stop, one for each place in room, and returns how many.
+func (m *mover) add(from *socket.Socket, cookie datagram.Cookie, room chan struct{}) uint64 {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	n := uint64(0)
+	for !m.stop.Load() {
+		select {
+		case room <- struct{}{}:
+		case <-tick.C:
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), rdstest.Patience)
+		err := from.SendMessage(ctx, &datagram.Outgoing{
+			To: rdstest.AddrOf(m.there, 5000), Data: binary.BigEndian.AppendUint64(nil, n), Notify: true, Token: n,
+			Atomic: &datagram.Atomic{Cookie: cookie, Add: 1},
+		})
+		cancel()
+		switch {
+		case err == nil:
+			n++
+			continue
+		case !errors.Is(err, datagram.ErrNotSupported):
+			m.Errorf("addition %d: %v", n, err)
+			m.stop.Store(true)
+		}
+		<-room
+		<-tick.C
+	}
+	return n
+}
+
+// receive receives what comes for a socket until over is true.
+func (m *mover) receive(s *socket.Socket, over func() bool, f func(*datagram.Message)) {
+	for !over() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		msg, err := s.Recv(ctx)
+		cancel()
+		if err == nil {
+			f(&msg)
+			msg.Release()
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			m.Errorf("at %v: %v", s.LocalAddrPort(), err)
+			return
+		}
+	}
+}
+
+// judge checks a word and how often the messages of additions came against the fates of the additions.
+func (m *mover) judge(word uint64, fates map[uint64]datagram.Status, came map[uint64]int) {
+	var did, dropped uint64
+	for n, status := range fates {
+		switch status {
+		case datagram.StatusSuccess:
+			did++
+		case datagram.StatusDropped:
+			dropped++
+		case datagram.StatusOtherError:
+		default:
+			m.Errorf("addition %d: %v", n, status)
+		}
+		if k := came[n]; k > 1 || k == 0 && status == datagram.StatusSuccess || k > 0 && status == datagram.StatusOtherError {
+			m.Errorf("addition %d: %v, and its message came %d times", n, status, k)
+		}
+	}
+	m.Logf("%d additions: %d done, %d dropped; the word is %d", len(fates), did, dropped, word)
+	if word < did || word > did+dropped || did == 0 {
+		m.Error("additions are lost or done twice")
+	}
 }
 
 // finish waits until all that was sent is received.
@@ -379,51 +388,52 @@ func TestMovesUnderTraffic(t *testing.T) {
 // the old link is not read yet. The new link waits until it is, or its messages would come
 // first, and those before them be taken for old ones.
 func TestMoveWaitsForTheOldLink(t *testing.T) {
-	t.Parallel()
-	m := newMover(newLab(t), config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10, TCP: config.TCP{DrainTimeout: 100 * time.Millisecond}})
-	from, full, other := m.bind(m.a, rdstest.AddrOf(m.near, 4000)), m.bind(m.b, rdstest.AddrOf(m.far, 4000)), m.bind(m.b, rdstest.AddrOf(m.far, 5000))
-	move := func(to string) {
-		t.Helper()
-		if err := m.pair.Move(m.near, m.there, to, "a test"); err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		m := newMover(newMemLab(t), config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10, TCP: config.TCP{DrainTimeout: 100 * time.Millisecond}})
+		from, full, other := m.bind(m.a, rdstest.AddrOf(m.near, 4000)), m.bind(m.b, rdstest.AddrOf(m.far, 4000)), m.bind(m.b, rdstest.AddrOf(m.far, 5000))
+		move := func(to string) {
+			t.Helper()
+			if err := m.pair.Move(m.near, m.there, to, "a test"); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("xrc"))
-	rdstest.Expect(t, other, "xrc")
-	move("tcp")
-	rdstest.Eventually(t, "TCP", func() bool { return m.serving() == "tcp" })
-	rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("tcp"))
-	rdstest.Expect(t, other, "tcp")
-	const n = 100
-	out := make([]datagram.Outgoing, n) // more than fits, before the congestion map can say so
-	for i := range out {
-		out[i] = datagram.Outgoing{To: full.LocalAddrPort(), Data: rdstest.Payload(uint64(i), 1000)}
-	}
-	if k, err := from.SendBatch(rdstest.Background(t), out); k != n {
-		t.Fatal(k, err)
-	}
-	rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, m.b, "recv_paused") == 1 })
-	move("xrc")
-	rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("xrc again"))
-	p := m.b.Peers[PeerKey{Local: m.far, Remote: m.near}]
-	rdstest.Eventually(t, "the new link to wait", func() bool {
-		p.Lock()
-		defer p.Unlock()
-		wire := "none"
-		if l := p.Carrying(0); l != nil {
-			wire = l.Stats().Transport
+		rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("xrc"))
+		rdstest.Expect(t, other, "xrc")
+		move("tcp")
+		rdstest.Eventually(t, "TCP", func() bool { return m.serving() == "tcp" })
+		rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("tcp"))
+		rdstest.Expect(t, other, "tcp")
+		const n = 100
+		out := make([]datagram.Outgoing, n) // more than fits, before the congestion map can say so
+		for i := range out {
+			out[i] = datagram.Outgoing{To: full.LocalAddrPort(), Data: rdstest.Payload(uint64(i), 1000)}
 		}
-		if wire != "tcp" {
-			t.Fatalf("%s while messages of the old link are not read", wire)
+		if k, err := from.SendBatch(rdstest.Background(t), out); k != n {
+			t.Fatal(k, err)
 		}
-		return p.Linked() == 2
+		rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, m.b, "recv_paused") == 1 })
+		move("xrc")
+		rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("xrc again"))
+		p := m.b.Peers[PeerKey{Local: m.far, Remote: m.near}]
+		rdstest.Eventually(t, "the new link to wait", func() bool {
+			p.Lock()
+			defer p.Unlock()
+			wire := "none"
+			if l := p.Carrying(0); l != nil {
+				wire = l.Stats().Transport
+			}
+			if wire != "tcp" {
+				t.Fatalf("%s while messages of the old link are not read", wire)
+			}
+			return p.Linked() == 2
+		})
+		for i := range n {
+			msg := rdstest.MustRecv(t, full)
+			if err := rdstest.Verify(msg.Data, uint64(i)); err != nil {
+				t.Fatal(err)
+			}
+			msg.Release()
+		}
+		rdstest.Expect(t, other, "xrc again")
 	})
-	for i := range n {
-		msg := rdstest.MustRecv(t, full)
-		if err := rdstest.Verify(msg.Data, uint64(i)); err != nil {
-			t.Fatal(err)
-		}
-		msg.Release()
-	}
-	rdstest.Expect(t, other, "xrc again")
 }

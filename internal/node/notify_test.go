@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"net"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -16,9 +15,8 @@ import (
 // (include/uapi/linux/rds.h, RDS_CMSG_RDMA_STATUS).
 
 func TestNotifySuccess(t *testing.T) {
-	t.Parallel()
-	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
-		a, b := l.pair(config.Node{})
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
 		for i, size := range []int{0, 10, 100_000} {
 			o := datagram.Outgoing{To: b.LocalAddrPort(), Data: make([]byte, size), Notify: true, Token: uint64(i) << 40}
 			if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
@@ -40,214 +38,219 @@ func TestNotifySuccess(t *testing.T) {
 		if _, err := a.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
 			t.Error("a fate nobody asked for")
 		}
-	}
+	})
 }
 
 func TestCancelSentTo(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n := l.node(config.Node{})
-	s := l.bind(n)
-	other := l.bind(n, rdstest.AddrOf(s.LocalAddrPort().Addr(), 4001))
-	host := rdstest.Nowhere()
-	elsewhere := rdstest.Nowhere()
-	send := func(s *socket.Socket, port uint16, token uint64) {
-		t.Helper()
-		o := datagram.Outgoing{To: rdstest.AddrOf(host.Addr(), port), Data: make([]byte, 100), Notify: true, Token: token}
-		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		n := l.node(config.Node{})
+		s := l.bind(n)
+		other := l.bind(n, rdstest.AddrOf(s.LocalAddrPort().Addr(), 4001))
+		host := rdstest.Nowhere()
+		elsewhere := rdstest.Nowhere()
+		send := func(s *socket.Socket, port uint16, token uint64) {
+			t.Helper()
+			o := datagram.Outgoing{To: rdstest.AddrOf(host.Addr(), port), Data: make([]byte, 100), Notify: true, Token: token}
+			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(s, 1000, 1)
+		send(s, 1001, 2)
+		send(other, 1000, 3)
+		send(s, 1000, 4)
+		if err := s.TrySendMessage(&datagram.Outgoing{To: elsewhere, Data: make([]byte, 100), Notify: true, Token: 5}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	send(s, 1000, 1)
-	send(s, 1001, 2)
-	send(other, 1000, 3)
-	send(s, 1000, 4)
-	if err := s.TrySendMessage(&datagram.Outgoing{To: elsewhere, Data: make([]byte, 100), Notify: true, Token: 5}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.CancelSentTo(rdstest.AddrOf(rdstest.Nowhere().Addr(), 1000)); err != nil { // a host never sent to
-		t.Fatal(err)
-	}
-	if err := s.CancelSentTo(rdstest.AddrOf(host.Addr(), 1000)); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.WantStatus(t, s, 1, datagram.StatusCanceled)
-	rdstest.WantStatus(t, s, 4, datagram.StatusCanceled)
-	if got := halfOf(s).Account.Bytes(); got != 200 {
-		t.Errorf("%d bytes charged", got)
-	}
-	if got := halfOf(other).Account.Bytes(); got != 100 {
-		t.Errorf("%d bytes of the other socket charged", got)
-	}
-	if err := s.CancelSentTo(datagram.Outgoing{}.To); err != nil { // all
-		t.Fatal(err)
-	}
-	m := rdstest.MustRecv(t, s)
-	if m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled || m.Token != 2 && m.Token != 5 {
-		t.Errorf("%v", &m)
-	}
-	rdstest.WantStatus(t, s, 7-m.Token, datagram.StatusCanceled) // the other one, in any order
-	if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-		t.Error("more fates than messages")
-	}
-	if _, err := other.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-		t.Error("a fate of another socket's message")
-	}
-	late := l.bind(l.node(config.Node{}), rdstest.AddrOf(host.Addr(), 1000))
-	m = rdstest.MustRecv(t, late)
-	if m.From != other.LocalAddrPort() {
-		t.Errorf("%v arrived", &m)
-	}
-	m.Release()
-	rdstest.WantStatus(t, other, 3, datagram.StatusSuccess)
+		if err := s.CancelSentTo(rdstest.AddrOf(rdstest.Nowhere().Addr(), 1000)); err != nil { // a host never sent to
+			t.Fatal(err)
+		}
+		if err := s.CancelSentTo(rdstest.AddrOf(host.Addr(), 1000)); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.WantStatus(t, s, 1, datagram.StatusCanceled)
+		rdstest.WantStatus(t, s, 4, datagram.StatusCanceled)
+		if got := halfOf(s).Account.Bytes(); got != 200 {
+			t.Errorf("%d bytes charged", got)
+		}
+		if got := halfOf(other).Account.Bytes(); got != 100 {
+			t.Errorf("%d bytes of the other socket charged", got)
+		}
+		if err := s.CancelSentTo(datagram.Outgoing{}.To); err != nil { // all
+			t.Fatal(err)
+		}
+		m := rdstest.MustRecv(t, s)
+		if m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled || m.Token != 2 && m.Token != 5 {
+			t.Errorf("%v", &m)
+		}
+		rdstest.WantStatus(t, s, 7-m.Token, datagram.StatusCanceled) // the other one, in any order
+		if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
+			t.Error("more fates than messages")
+		}
+		if _, err := other.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
+			t.Error("a fate of another socket's message")
+		}
+		late := l.bind(l.node(config.Node{}), rdstest.AddrOf(host.Addr(), 1000))
+		m = rdstest.MustRecv(t, late)
+		if m.From != other.LocalAddrPort() {
+			t.Errorf("%v arrived", &m)
+		}
+		m.Release()
+		rdstest.WantStatus(t, other, 3, datagram.StatusSuccess)
+	})
 }
 
 // RDS_RECVERR: messages that did not ask report failure, and only that.
 func TestRecvErr(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	s := l.bindOne(config.Node{})
-	d := l.bindOne(config.Node{})
-	if s.RecvErr() {
-		t.Error("on by default")
-	}
-	if err := s.SetRecvErr(true); err != nil || !s.RecvErr() {
-		t.Fatal(err)
-	}
-	rdstest.MustSend(t, s, d.LocalAddrPort(), []byte("x"))
-	rdstest.Expect(t, d, "x")
-	lost := rdstest.Nowhere()
-	rdstest.MustSend(t, s, lost, []byte("y"))
-	if err := s.CancelSentTo(lost); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.WantStatus(t, s, 0, datagram.StatusCanceled)
-	if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-		t.Error("success reported")
-	}
-	o := datagram.Outgoing{To: d.LocalAddrPort(), Notify: true, Token: 7} // who asks is told, RECVERR or not
-	if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.WantStatus(t, s, 7, datagram.StatusSuccess)
-	if err := s.SetRecvErr(false); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.MustSend(t, s, lost, []byte("z"))
-	if err := s.CancelSentTo(lost); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-		t.Error("reported while off")
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		s := l.bindOne(config.Node{})
+		d := l.bindOne(config.Node{})
+		if s.RecvErr() {
+			t.Error("on by default")
+		}
+		if err := s.SetRecvErr(true); err != nil || !s.RecvErr() {
+			t.Fatal(err)
+		}
+		rdstest.MustSend(t, s, d.LocalAddrPort(), []byte("x"))
+		rdstest.Expect(t, d, "x")
+		lost := rdstest.Nowhere()
+		rdstest.MustSend(t, s, lost, []byte("y"))
+		if err := s.CancelSentTo(lost); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.WantStatus(t, s, 0, datagram.StatusCanceled)
+		if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
+			t.Error("success reported")
+		}
+		o := datagram.Outgoing{To: d.LocalAddrPort(), Notify: true, Token: 7} // who asks is told, RECVERR or not
+		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.WantStatus(t, s, 7, datagram.StatusSuccess)
+		if err := s.SetRecvErr(false); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.MustSend(t, s, lost, []byte("z"))
+		if err := s.CancelSentTo(lost); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
+			t.Error("reported while off")
+		}
+	})
 }
 
 // What a peer's earlier incarnation was sent and did not acknowledge is not
 // repeated to the later one (net/rds/recv.c, rds_recv_hs_exthdrs).
 func TestNewGenerationDrops(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	peer := l.Raw()
-	s := l.bindOne(config.Node{TCP: config.TCP{SendBuffer: 256 << 10}})
-	dial := func(generation uint32) *rdstest.Raw {
-		r := peer.Dial(s.LocalAddrPort().Addr())
-		_ = r.Conn.(*net.TCPConn).SetReadBuffer(4096) // so that most of it cannot be acknowledged
-		r.Put(r.Probe(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}))
-		rdstest.Eventually(t, "the handshake", func() bool {
-			c := connections(t, nodeOf(s))
-			return len(c) == 1 && c[0].Generation == generation
-		})
-		return r
-	}
-	r := dial(5)
-	o := datagram.Outgoing{To: rdstest.AddrOf(peer.Addr, 1000), Notify: true, Token: 1}
-	for range 3 { // far more than the window takes
-		o.Data = make([]byte, config.MaxMessage)
-		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		peer := l.Raw()
+		s := l.bindOne(config.Node{TCP: config.TCP{SendBuffer: 256 << 10}})
+		dial := func(generation uint32) *rdstest.Raw {
+			r := peer.Dial(s.LocalAddrPort().Addr())
+			_ = r.SetReadBuffer(4096) // so that most of it cannot be acknowledged
+			r.Put(r.Probe(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}))
+			rdstest.Eventually(t, "the handshake", func() bool {
+				c := connections(t, nodeOf(s))
+				return len(c) == 1 && c[0].Generation == generation
+			})
+			return r
 		}
-		o.Token++
-	}
-	sent := func() bool { return connections(t, nodeOf(s))[0].Path[0].Written > 32<<10 }
-	rdstest.Eventually(t, "a part is written", sent)
-	r.Reset()
-	rdstest.Eventually(t, "the loss", func() bool { return !connections(t, nodeOf(s))[0].Connected })
-	r = dial(6)
-	rdstest.Eventually(t, "a part is written again", sent)
-	r.Reset()
-	rdstest.WantStatus(t, s, 1, datagram.StatusDropped)
-	r = peer.Dial(s.LocalAddrPort().Addr())
-	r.Put(rdstest.Congestion()) // or nobody knows that it took the link
-	for token := uint64(2); token <= 3; token++ {
-		h, b := r.NextData()
-		if h.Retransmitted() || len(b) != config.MaxMessage {
-			t.Errorf("%+v", h)
+		r := dial(5)
+		o := datagram.Outgoing{To: rdstest.AddrOf(peer.Addr, 1000), Notify: true, Token: 1}
+		for range 3 { // far more than the window takes
+			o.Data = make([]byte, config.MaxMessage)
+			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+				t.Fatal(err)
+			}
+			o.Token++
 		}
-		rdstest.WantStatus(t, s, token, datagram.StatusSuccess)
-	}
-	if got := rdstest.Counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
-		t.Errorf("send_drop_generation %d", got)
-	}
-	if got := rdstest.Counter(t, nodeOf(s), "peer_generations"); got != 1 {
-		t.Errorf("peer_generations %d", got)
-	}
+		sent := func() bool { return connections(t, nodeOf(s))[0].Path[0].Written > 32<<10 }
+		rdstest.Eventually(t, "a part is written", sent)
+		r.Reset()
+		rdstest.Eventually(t, "the loss", func() bool { return !connections(t, nodeOf(s))[0].Connected })
+		r = dial(6)
+		rdstest.Eventually(t, "a part is written again", sent)
+		r.Reset()
+		rdstest.WantStatus(t, s, 1, datagram.StatusDropped)
+		r = peer.Dial(s.LocalAddrPort().Addr())
+		r.Put(rdstest.Congestion()) // or nobody knows that it took the link
+		for token := uint64(2); token <= 3; token++ {
+			h, b := r.NextData()
+			if h.Retransmitted() || len(b) != config.MaxMessage {
+				t.Errorf("%+v", h)
+			}
+			rdstest.WantStatus(t, s, token, datagram.StatusSuccess)
+		}
+		if got := rdstest.Counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
+			t.Errorf("send_drop_generation %d", got)
+		}
+		if got := rdstest.Counter(t, nodeOf(s), "peer_generations"); got != 1 {
+			t.Errorf("peer_generations %d", got)
+		}
+	})
 }
 
 // RDS_RECVERR adds the failures of messages that did not ask, and changes
 // nothing for those that did, whatever their token.
 func TestRecvErrAndNotifyAreIndependent(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	if err := a.SetRecvErr(true); err != nil {
-		t.Fatal(err)
-	}
-	ctx := rdstest.Background(t)
-	for _, o := range []datagram.Outgoing{
-		{To: b.LocalAddrPort(), Data: []byte("x"), Token: 7},
-		{To: b.LocalAddrPort(), Data: []byte("x"), Notify: true},
-	} {
-		if err := a.SendMessage(ctx, &o); err != nil {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		if err := a.SetRecvErr(true); err != nil {
 			t.Fatal(err)
 		}
-	}
-	m, err := a.Recv(ctx)
-	if err != nil || m.Kind != datagram.KindStatus || m.Token != 0 || m.Status != datagram.StatusSuccess {
-		t.Fatalf("%v, %v", &m, err)
-	}
-	if m, err := a.TryRecv(); err == nil {
-		t.Errorf("one more: %v", &m)
-	}
+		ctx := rdstest.Background(t)
+		for _, o := range []datagram.Outgoing{
+			{To: b.LocalAddrPort(), Data: []byte("x"), Token: 7},
+			{To: b.LocalAddrPort(), Data: []byte("x"), Notify: true},
+		} {
+			if err := a.SendMessage(ctx, &o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := a.Recv(ctx)
+		if err != nil || m.Kind != datagram.KindStatus || m.Token != 0 || m.Status != datagram.StatusSuccess {
+			t.Fatalf("%v, %v", &m, err)
+		}
+		if m, err := a.TryRecv(); err == nil {
+			t.Errorf("one more: %v", &m)
+		}
+	})
 }
 
 // Fates come before data that was there first, and a socket that does not
 // read them is refused more.
 func TestFatesComeFirstAndAreBounded(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	ctx := rdstest.Background(t)
-	rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("data"))
-	rdstest.Eventually(t, "data", func() bool { return rdstest.Counter(t, nodeOf(a), "recv_queued") == 1 })
-	o := datagram.Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 1}
-	if err := a.SendMessage(ctx, &o); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Eventually(t, "fate", func() bool { return halfOf(a).Fates.N.Load() == 1 })
-	for i, want := range []datagram.Kind{datagram.KindStatus, datagram.KindData} {
-		m, err := a.Recv(ctx)
-		if err != nil || m.Kind != want {
-			t.Fatalf("message %d: %v, %v", i, &m, err)
-		}
-		m.Release()
-	}
-	// Empty messages fill a receive buffer too: without a reader, congestion
-	// would block the sender first.
-	go discard(ctx, b)
-	for range socket.MaxFates + 10000 {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		ctx := rdstest.Background(t)
+		rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("data"))
+		rdstest.Eventually(t, "data", func() bool { return rdstest.Counter(t, nodeOf(a), "recv_queued") == 1 })
+		o := datagram.Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 1}
 		if err := a.SendMessage(ctx, &o); err != nil {
-			rdstest.WantErr(t, "unread fates", err, datagram.ErrWouldBlock)
-			return
+			t.Fatal(err)
 		}
-	}
-	rdstest.Eventually(t, "all fates", func() bool { return halfOf(a).Fates.Full() })
-	rdstest.WantErr(t, "unread fates", a.SendMessage(ctx, &o), datagram.ErrWouldBlock)
+		rdstest.Eventually(t, "fate", func() bool { return halfOf(a).Fates.N.Load() == 1 })
+		for i, want := range []datagram.Kind{datagram.KindStatus, datagram.KindData} {
+			m, err := a.Recv(ctx)
+			if err != nil || m.Kind != want {
+				t.Fatalf("message %d: %v, %v", i, &m, err)
+			}
+			m.Release()
+		}
+		// Empty messages fill a receive buffer too: without a reader, congestion
+		// would block the sender first.
+		go discard(ctx, b)
+		for range socket.MaxFates + 10000 {
+			if err := a.SendMessage(ctx, &o); err != nil {
+				rdstest.WantErr(t, "unread fates", err, datagram.ErrWouldBlock)
+				return
+			}
+		}
+		rdstest.Eventually(t, "all fates", func() bool { return halfOf(a).Fates.Full() })
+		rdstest.WantErr(t, "unread fates", a.SendMessage(ctx, &o), datagram.ErrWouldBlock)
+	})
 }

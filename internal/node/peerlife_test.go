@@ -25,10 +25,9 @@ func peersOf(n *Node) int {
 // A peer that no socket here has sent to ends with its last link, whichever side has
 // dialed. One that a socket has sent to stays as long as the socket.
 func TestPeerEndsWithItsLink(t *testing.T) {
-	t.Parallel()
-	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
+	bubbleOn(t, bothWires, func(t *testing.T, w config.Wire) {
 		for _, smaller := range []bool{true, false} {
-			l := newLab(t)
+			l := newMemLab(t)
 			a, b := l.pair(config.Node{Wire: w})
 			if !smaller {
 				a, b = b, a
@@ -67,41 +66,41 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 // Which wire serves a peer is known as long as its receive sequence is kept, whichever side
 // dials; nothing is known of a peer that has delivered nothing.
 func TestWireOfAPeerThatHasEnded(t *testing.T) {
-	t.Parallel()
-	for _, smaller := range []bool{true, false} {
-		l := newLab(t)
-		here, there := rdstest.NewAddr(), rdstest.NewAddr()
-		if !smaller {
-			here, there = there, here
+	rdstest.Bubble(t, func(t *testing.T) {
+		for _, smaller := range []bool{true, false} {
+			l := newMemLab(t)
+			here, there := rdstest.NewAddr(), rdstest.NewAddr()
+			if !smaller {
+				here, there = there, here
+			}
+			n := l.node(config.Node{})
+			b := l.bind(n, rdstest.AddrOf(here, 5))
+			peer := l.node(config.Node{Wire: config.WireTCP})
+			a := l.bind(peer, rdstest.AddrOf(there, 5))
+			stranger := l.node(config.Node{Wire: config.WireTCP})
+			far := rdstest.NewAddr()
+			rdstest.Ping(t, l.bind(stranger, rdstest.AddrOf(far, 5)), here)
+			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("one"))
+			rdstest.Expect(t, b, "one")
+			_ = stranger.Close()
+			_ = peer.Close()
+			rdstest.Eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
+			wires := n.choice
+			if by := wires.Chosen(here, there); by != "tcp" {
+				t.Errorf("smaller %v: the peer is served by %q", smaller, by)
+			}
+			if by := wires.Chosen(here, far); by != "" {
+				t.Errorf("smaller %v: a stranger is served by %q", smaller, by)
+			}
 		}
-		n := l.node(config.Node{})
-		b := l.bind(n, rdstest.AddrOf(here, 5))
-		peer := l.node(config.Node{Wire: config.WireTCP})
-		a := l.bind(peer, rdstest.AddrOf(there, 5))
-		stranger := l.node(config.Node{Wire: config.WireTCP})
-		far := rdstest.NewAddr()
-		rdstest.Ping(t, l.bind(stranger, rdstest.AddrOf(far, 5)), here)
-		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("one"))
-		rdstest.Expect(t, b, "one")
-		_ = stranger.Close()
-		_ = peer.Close()
-		rdstest.Eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
-		wires := n.choice
-		if by := wires.Chosen(here, there); by != "tcp" {
-			t.Errorf("smaller %v: the peer is served by %q", smaller, by)
-		}
-		if by := wires.Chosen(here, far); by != "" {
-			t.Errorf("smaller %v: a stranger is served by %q", smaller, by)
-		}
-	}
+	})
 }
 
 // A ping is nothing that a peer stays for, nor is one that nobody is bound for; the answer
 // to a ping is.
 func TestStrangersLeaveNothing(t *testing.T) {
-	t.Parallel()
-	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
-		l := newLab(t)
+	bubbleOn(t, bothWires, func(t *testing.T, w config.Wire) {
+		l := newMemLab(t)
 		n := l.node(config.Node{Wire: w})
 		b := l.bind(n)
 		for range 5 {
@@ -122,10 +121,9 @@ func TestStrangersLeaveNothing(t *testing.T) {
 // One-way traffic to a receiver that never sends: its peer ends with each link, and what
 // comes again on the next link is taken once. RDS_LONG=1 resets the links 1,000 times.
 func TestOneWayTrafficIsTakenOnce(t *testing.T) {
-	t.Parallel()
-	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
+	bubbleOn(t, bothWires, func(t *testing.T, w config.Wire) {
 		for _, smaller := range []bool{true, false} {
-			l := newLab(t)
+			l := newMemLab(t)
 			from, to := l.pair(config.Node{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond})
 			if !smaller {
 				from, to = to, from
@@ -256,45 +254,46 @@ func TestSequenceTable(t *testing.T) {
 // from it again when it has ended with that link. An impostor had the path before, so that
 // the generation by which it was counted is not the peer's.
 func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	n := l.node(config.Node{Wire: config.WireTCP})
-	at, from := l.bind(n).LocalAddrPort().Addr(), rdstest.NewAddr()
-	const path = 3
-	make := func() *Peer {
-		p, err := n.PeerByKey(n.Local(at), PeerKey{Local: at, Remote: from})
-		if err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		n := l.node(config.Node{Wire: config.WireTCP})
+		at, from := l.bind(n).LocalAddrPort().Addr(), rdstest.NewAddr()
+		const path = 3
+		make := func() *Peer {
+			p, err := n.PeerByKey(n.Local(at), PeerKey{Local: at, Remote: from})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
 		}
-		return p
-	}
-	h := wire.Header{Sequence: uint64(time.Now().UnixNano()), Flags: wire.FlagRetransmitted}
-	p := make()
-	in := p.Inbound(path)
-	in.Begin()
-	in.State(100)
-	in.Begin()
-	s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, conn.Received{Generation: in.Generation()}, time.Now())
-	p.sequence.Store(s)
-	if !in.Accept(&h) {
-		t.Error("the first message is not taken")
-	}
-	in.Took(1)
-	record.Taken.Add(1)
-	record.Next[path].Store(in.Next())
-	p.Release()
-	if peersOf(n) != 0 {
-		t.Fatal("the peer has not ended")
-	}
-	p = make()
-	defer p.Release()
-	in = p.Inbound(path)
-	in.Begin()
-	in.State(7)
-	if in.Accept(&h) {
-		t.Error("the message is taken again")
-	}
-	if h.Sequence++; !in.Accept(&h) {
-		t.Error("the next message is not taken")
-	}
+		h := wire.Header{Sequence: uint64(time.Now().UnixNano()), Flags: wire.FlagRetransmitted}
+		p := make()
+		in := p.Inbound(path)
+		in.Begin()
+		in.State(100)
+		in.Begin()
+		s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, conn.Received{Generation: in.Generation()}, time.Now())
+		p.sequence.Store(s)
+		if !in.Accept(&h) {
+			t.Error("the first message is not taken")
+		}
+		in.Took(1)
+		record.Taken.Add(1)
+		record.Next[path].Store(in.Next())
+		p.Release()
+		if peersOf(n) != 0 {
+			t.Fatal("the peer has not ended")
+		}
+		p = make()
+		defer p.Release()
+		in = p.Inbound(path)
+		in.Begin()
+		in.State(7)
+		if in.Accept(&h) {
+			t.Error("the message is taken again")
+		}
+		if h.Sequence++; !in.Accept(&h) {
+			t.Error("the next message is not taken")
+		}
+	})
 }

@@ -24,80 +24,89 @@ import (
 // does not hold back, until all have: so that it goes on for them is not left to the machine's speed. Every bad key
 // is refused, every good operation succeeds, and no connection ends.
 func TestBadKeysOfOneSocketAreNobodyElsesAffair(t *testing.T) {
-	sockets := 1000
-	if testing.Short() {
-		sockets = 100
-	}
-	l := newLab(t)
-	near, far := l.node(config.Node{Wire: config.WireXRC, Memory: mr.Config{PeerLookUps: -1}}), l.node(config.Node{Wire: config.WireXRC})
-	here, there := rdstest.NewAddr(), rdstest.NewAddr()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	first := l.bind(near, rdstest.AddrOf(here, 2))
-	target := l.bind(far, rdstest.AddrOf(there, 2))
-	rdstest.MustSend(t, first, target.LocalAddrPort(), []byte("up"))
-	rdstest.Expect(t, target, "up")
-	regions := make([]datagram.Cookie, sockets)
-	socks := make([]*socket.Socket, sockets)
-	for i := range socks {
-		socks[i] = l.bind(near, rdstest.AddrOf(here, uint16(1000+i)))
-		regions[i] = rdstest.MustGetMRFor(t, l.bind(far, rdstest.AddrOf(there, uint16(1000+i))), first, lent(t, target, 256), 0)
-	}
-	readable := rdstest.MustGetMRFor(t, target, first, lent(t, target, 256), datagram.MRReadOnly)
+	rdstest.Bubble(t, func(t *testing.T) {
+		sockets := 1000
+		if testing.Short() {
+			sockets = 100
+		}
+		l := newMemLab(t)
+		near, far := l.node(config.Node{Wire: config.WireXRC, Memory: mr.Config{PeerLookUps: -1}}), l.node(config.Node{Wire: config.WireXRC})
+		here, there := rdstest.NewAddr(), rdstest.NewAddr()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		first := l.bind(near, rdstest.AddrOf(here, 2))
+		target := l.bind(far, rdstest.AddrOf(there, 2))
+		rdstest.MustSend(t, first, target.LocalAddrPort(), []byte("up"))
+		rdstest.Expect(t, target, "up")
+		regions := make([]datagram.Cookie, sockets)
+		socks := make([]*socket.Socket, sockets)
+		for i := range socks {
+			socks[i] = l.bind(near, rdstest.AddrOf(here, uint16(1000+i)))
+			regions[i] = rdstest.MustGetMRFor(t, l.bind(far, rdstest.AddrOf(there, uint16(1000+i))), first, lent(t, target, 256), 0)
+		}
+		readable := rdstest.MustGetMRFor(t, target, first, lent(t, target, 256), datagram.MRReadOnly)
 
-	var refused, done atomic.Uint64
-	var wg sync.WaitGroup
-	fail := func(format string, args ...any) {
-		t.Errorf(format, args...)
-		cancel()
-	}
-	for i, s := range socks {
-		wg.Go(func() {
-			beside := 0 // operations in whose midst bad keys were refused
-			for n := uint64(0); (n < 4 || beside < 2) && ctx.Err() == nil; n++ {
-				before := refused.Load()
-				if err := writeAndRead(ctx, s, rdstest.AddrOf(there, uint16(1000+i)), regions[i], uint64(i)<<32|n); err != nil {
-					fail("socket %d, operation %d: %v", i, n, err)
+		var refused, done atomic.Uint64
+		var wg sync.WaitGroup
+		fail := func(format string, args ...any) {
+			t.Errorf(format, args...)
+			cancel()
+		}
+		for i, s := range socks {
+			wg.Go(func() {
+				beside := 0 // operations in whose midst bad keys were refused
+				for n := uint64(0); (n < 4 || beside < 2) && ctx.Err() == nil; n++ {
+					before := refused.Load()
+					if err := writeAndRead(ctx, s, rdstest.AddrOf(there, uint16(1000+i)), regions[i], uint64(i)<<32|n); err != nil {
+						fail("socket %d, operation %d: %v", i, n, err)
+						return
+					}
+					done.Add(1)
+					if refused.Load() > before {
+						beside++
+					}
+				}
+			})
+		}
+		finished, rogue := make(chan struct{}), make(chan struct{})
+		bad, beside := uint64(0), 0
+		go func() {
+			defer close(rogue)
+			for {
+				select {
+				case <-finished:
+					return
+				default:
+				}
+				before := done.Load()
+				n, err := sendBadKeys(ctx, first, target, regions[0]^1, readable)
+				bad += uint64(n)
+				refused.Add(uint64(n))
+				if err != nil {
+					fail("rogue: %v", err)
 					return
 				}
-				done.Add(1)
-				if refused.Load() > before {
+				if done.Load() > before {
 					beside++
 				}
 			}
-		})
-	}
-	finished, rogue := make(chan struct{}), make(chan struct{})
-	bad, beside := uint64(0), 0
-	go func() {
-		defer close(rogue)
-		for {
-			select {
-			case <-finished:
-				return
-			default:
-			}
-			before := done.Load()
-			n, err := sendBadKeys(ctx, first, target, regions[0]^1, readable)
-			bad += uint64(n)
-			refused.Add(uint64(n))
-			if err != nil {
-				fail("rogue: %v", err)
-				return
-			}
-			if done.Load() > before {
-				beside++
-			}
+		}()
+		wg.Wait()
+		close(finished)
+		<-rogue
+		t.Logf("%d good operations, %d bad keys; good ones in the midst of %d rounds of bad ones", done.Load(), bad, beside)
+		if beside == 0 {
+			t.Error("bad keys and good operations did not meet")
 		}
-	}()
-	wg.Wait()
-	close(finished)
-	<-rogue
-	t.Logf("%d good operations, %d bad keys; good ones in the midst of %d rounds of bad ones", done.Load(), bad, beside)
-	if beside == 0 {
-		t.Error("bad keys and good operations did not meet")
-	}
-	rdstest.WantNothing(t, target) // of all that was to follow bad writes
+		rdstest.WantNothing(t, target) // of all that was to follow bad writes
+		wantOneConnection(t, near, far, bad)
+	})
+}
+
+// wantOneConnection checks that near has made one connection to far, that nothing has ended it,
+// and that far has refused so many operations.
+func wantOneConnection(t *testing.T, near, far *Node, bad uint64) {
+	t.Helper()
 	if got := rdstest.Counter(t, far, "xrc_access_errors"); got != bad {
 		t.Errorf("%d operations refused, %d were bad", got, bad)
 	}

@@ -13,8 +13,8 @@ import (
 // Of two hosts that use a region for one use at the same time one succeeds and one
 // hears that it was refused, and the memory is the winner's.
 func TestMRREQ32OneOfTwoHostsUsesARegionOnce(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		target := l.bind(node())
 		users := []*socket.Socket{l.bind(node()), l.bind(node())}
 		for _, u := range users { // the connections are there

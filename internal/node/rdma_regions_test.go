@@ -6,6 +6,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
@@ -14,8 +15,8 @@ import (
 )
 
 func TestGetMRErrors(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		one := []byte{1}
 		for _, x := range []struct {
@@ -71,8 +72,8 @@ func TestMRREQ7GetMRNeedsNoConnection(t *testing.T) {
 // FreeMR ends access, at once; with MRInvalidate, given to either call, the
 // memory is unpinned, that of regions freed before included.
 func TestMRREQ11FreeMR(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		dev := nodeOf(b).Regions()
 		for _, x := range []struct {
@@ -112,8 +113,8 @@ func TestMRREQ11FreeMR(t *testing.T) {
 
 // A region for one host is no other's.
 func TestGetMRForDest(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		other := l.bind(node())
 		c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 10), datagram.MRUseOnce)
@@ -135,8 +136,8 @@ func TestGetMRForDest(t *testing.T) {
 // The message behind the operation that has used a region for one use ends it,
 // before it can be received; an operation that failed does not.
 func TestMRREQ33UseOnce(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		for _, flags := range []datagram.MRFlags{datagram.MRUseOnce, datagram.MRUseOnce | datagram.MRInvalidate} {
 			a, b := l.bind(node()), l.bind(node())
 			mem := make([]byte, 10)
@@ -175,8 +176,8 @@ func TestMRREQ33UseOnce(t *testing.T) {
 
 // A key that was offered arrives with the message, in every way to receive.
 func TestDestRoundTrip(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := make([]byte, 100)
 		c := rdstest.MustGetMR(t, a, mem[30:], 0)
@@ -245,8 +246,8 @@ func btoi(b bool) int {
 // When a port is free the regions of the socket that had it have ended, also where that
 // one lingers: a message to its successor cannot come with a write into memory of both.
 func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := lent(t, b, 8)
 		c := rdstest.MustGetMR(t, b, mem, 0)
@@ -273,41 +274,42 @@ func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
 
 // Map exposes memory for one message, and leaves nothing if that is not accepted.
 func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 10)
-	o := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("take it"), Map: &datagram.Map{Memory: mem, Flags: datagram.MRUseOnce}}
-	rdstest.WantErr(t, "before a connection", a.TrySendMessage(&o), datagram.ErrWouldBlock)
-	if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
-		t.Fatal(err)
-	}
-	m := rdstest.MustRecv(t, b)
-	if !m.HasDest || m.Dest != o.Map.Cookie || m.Dest == 0 {
-		t.Errorf("%#x arrived, %#x was mapped", m.Dest, o.Map.Cookie)
-	}
-	m.Release()
-	rdstest.Operate(t, b, a, 1, datagram.Outgoing{RDMA: rdstest.Write(m.Dest, 7), Data: []byte("taken")})
-	rdstest.Expect(t, a, "taken")
-	if mem[0] != 7 {
-		t.Error("nothing was written")
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		mem := make([]byte, 10)
+		o := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("take it"), Map: &datagram.Map{Memory: mem, Flags: datagram.MRUseOnce}}
+		rdstest.WantErr(t, "before a connection", a.TrySendMessage(&o), datagram.ErrWouldBlock)
+		if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
+			t.Fatal(err)
+		}
+		m := rdstest.MustRecv(t, b)
+		if !m.HasDest || m.Dest != o.Map.Cookie || m.Dest == 0 {
+			t.Errorf("%#x arrived, %#x was mapped", m.Dest, o.Map.Cookie)
+		}
+		m.Release()
+		rdstest.Operate(t, b, a, 1, datagram.Outgoing{RDMA: rdstest.Write(m.Dest, 7), Data: []byte("taken")})
+		rdstest.Expect(t, a, "taken")
+		if mem[0] != 7 {
+			t.Error("nothing was written")
+		}
 
-	if err := a.SetWriteBuffer(1000); err != nil {
-		t.Fatal(err)
-	}
-	n.Set(func() { n.Full = true })
-	rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(m.Dest, 7), Data: make([]byte, 1000)}) // fills the send buffer
-	failing := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("no room"), Map: &datagram.Map{Memory: mem}}
-	rdstest.WantErr(t, "no room", a.TrySendMessage(&failing), datagram.ErrWouldBlock)
-	if failing.Map.Cookie != 0 {
-		t.Error("a cookie from a send that failed")
-	}
-	if keys := len(halfOf(a).Exposed.Keys); keys != 0 {
-		t.Errorf("%d regions left", keys)
-	}
-	n.Open()
-	rdstest.WantStatus(t, a, 2, datagram.StatusRemoteError)
+		if err := a.SetWriteBuffer(1000); err != nil {
+			t.Fatal(err)
+		}
+		n.Set(func() { n.Full = true })
+		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(m.Dest, 7), Data: make([]byte, 1000)}) // fills the send buffer
+		failing := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("no room"), Map: &datagram.Map{Memory: mem}}
+		rdstest.WantErr(t, "no room", a.TrySendMessage(&failing), datagram.ErrWouldBlock)
+		if failing.Map.Cookie != 0 {
+			t.Error("a cookie from a send that failed")
+		}
+		if keys := len(halfOf(a).Exposed.Keys); keys != 0 {
+			t.Errorf("%d regions left", keys)
+		}
+		n.Open()
+		rdstest.WantStatus(t, a, 2, datagram.StatusRemoteError)
+	})
 }
 
 // A pool that is used up is EAGAIN, and one socket cannot use it up alone.
@@ -336,66 +338,73 @@ func TestMRREQ38ExhaustedPool(t *testing.T) {
 // Regions come and go while peers use them, and while their sockets are closed:
 // no placement is in memory that was taken back.
 func TestRegionsUnderFire(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	addr := b.LocalAddrPort().Addr()
-	var mu sync.Mutex
-	var live datagram.Cookie
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		addr := b.LocalAddrPort().Addr()
+		var mu sync.Mutex
+		var live datagram.Cookie
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		ctx := rdstest.Background(t)
+		wg.Go(func() {
+			tick := time.NewTicker(5 * time.Millisecond) // the rate of operations that the peer refuses is bounded
+			defer tick.Stop()
+			for i := 1; ; i++ {
+				if i%10 == 0 {
+					<-tick.C
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				mu.Lock()
+				c := live
+				mu.Unlock()
+				err := a.SendMessage(ctx, &datagram.Outgoing{To: b.LocalAddrPort(), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{0xff}}, Write: true, Silent: true}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
 			}
+		})
+		for i := range 200 {
+			s := l.bind(nodeOf(b), rdstest.AddrOf(addr, uint16(5000+i)))
+			mem := make([]byte, 1)
+			c := rdstest.MustGetMR(t, s, mem, 0)
 			mu.Lock()
-			c := live
+			live = c
 			mu.Unlock()
-			err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{0xff}}, Write: true, Silent: true}})
-			if err != nil {
-				t.Error(err)
-				return
+			before := n.Count()
+			rdstest.Eventually(t, "an operation", func() bool { return n.Count() > before })
+			var err error
+			if i%2 == 0 {
+				err = s.FreeMR(c, datagram.MRInvalidate)
+			} else {
+				err = s.Close()
 			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mem[0] = 1 // the race detector looks on
+			if i%2 == 0 {
+				_ = s.Close()
+			}
+		}
+		close(stop)
+		wg.Wait()
+		if errors.Is(nodeOf(a).Close(), datagram.ErrBusy) {
+			t.Error("memory in use at the end")
 		}
 	})
-	for i := range 200 {
-		s := l.bind(nodeOf(b), rdstest.AddrOf(addr, uint16(5000+i)))
-		mem := make([]byte, 1)
-		c := rdstest.MustGetMR(t, s, mem, 0)
-		mu.Lock()
-		live = c
-		mu.Unlock()
-		before := n.Count()
-		rdstest.Eventually(t, "an operation", func() bool { return n.Count() > before })
-		var err error
-		if i%2 == 0 {
-			err = s.FreeMR(c, datagram.MRInvalidate)
-		} else {
-			err = s.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		mem[0] = 1 // the race detector looks on
-		if i%2 == 0 {
-			_ = s.Close()
-		}
-	}
-	close(stop)
-	wg.Wait()
-	if errors.Is(nodeOf(a).Close(), datagram.ErrBusy) {
-		t.Error("memory in use at the end")
-	}
 }
 
 // The wire has 40 bits for an address. An offset beyond them is out of bounds as any other, and
 // is not that of a region again when its upper bits are cut off.
 func TestOffsetsBeyondTheAddressesOfTheWire(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		b := l.bind(node())
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)

@@ -17,8 +17,10 @@ import (
 // A storm of operations, lost links and messages: each operation is begun at
 // most once, each fate comes once, and messages keep their order.
 func TestOperationsUnderLinkLosses(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) { operateUnderLosses(t, l.bind(node()), l.bind(node())) })
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
+		operateUnderLosses(t, l.bind(node()), l.bind(node()))
+	})
 }
 
 func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
@@ -117,8 +119,8 @@ func cutLinks(n *Node) {
 // Operations of all kinds, canceled, lost and done, with room and without:
 // each message has one fate, and memory that was taken back is left alone.
 func TestOperationsCanceledUnderLosses(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		// Of Go's heap, that the race detector sees it if a lost connection's writes are
 		// still placed when the next one's come, by another event loop.

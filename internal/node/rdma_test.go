@@ -16,8 +16,8 @@ import (
 )
 
 func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		for i := range uint64(20) {
 			mem := make([]byte, 100_000)
@@ -37,8 +37,8 @@ func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
 }
 
 func TestReadFillsLocalMemory(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := rdstest.Payload(3, config.MaxMessage)
 		c := rdstest.MustGetMR(t, b, mem, datagram.MRReadOnly)
@@ -57,8 +57,8 @@ func TestReadFillsLocalMemory(t *testing.T) {
 }
 
 func TestAtomics(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		for i, x := range []struct {
 			name      string
@@ -102,8 +102,8 @@ func TestAtomics(t *testing.T) {
 
 // One message may have both; its fate is the worse of the two.
 func TestWriteAndAtomicTogether(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)
@@ -133,39 +133,40 @@ func TestWriteAndAtomicTogether(t *testing.T) {
 }
 
 func TestFenceHoldsTheMessageBack(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	c := rdstest.MustGetMR(t, b, []byte("what there is to read"), 0)
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("connect"))
-	rdstest.Expect(t, b, "connect")
-	n.Set(func() { n.Hold = true })
-	got := make([]byte, 4)
-	rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("not fenced"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}}})
-	rdstest.Expect(t, b, "not fenced") // before the read has ended
-	rdstest.Operate(t, a, b, 2, datagram.Outgoing{Data: []byte("fenced"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}, Fence: true}})
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("behind"))
-	n.WaitHeld(t, 2)
-	nodeOf(a).EachPeer((*Peer).Push)
-	rdstest.WantNothing(t, b)
-	rdstest.WantNothing(t, a) // the messages' bytes alone are no success
-	n.Release()
-	rdstest.Expect(t, b, "fenced")
-	rdstest.Expect(t, b, "behind")
-	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
-	rdstest.WantStatus(t, a, 2, datagram.StatusSuccess)
-	if string(got) != "what" {
-		t.Errorf("read %q", got)
-	}
-	rdstest.Operate(t, a, b, 3, datagram.Outgoing{Data: []byte("of a read that failed"), RDMA: &datagram.RDMA{Cookie: c + 1, Local: [][]byte{got}, Fence: true}})
-	rdstest.WantStatus(t, a, 3, datagram.StatusRemoteError)
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("next"))
-	rdstest.Expect(t, b, "next")
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		c := rdstest.MustGetMR(t, b, []byte("what there is to read"), 0)
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("connect"))
+		rdstest.Expect(t, b, "connect")
+		n.Set(func() { n.Hold = true })
+		got := make([]byte, 4)
+		rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("not fenced"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}}})
+		rdstest.Expect(t, b, "not fenced") // before the read has ended
+		rdstest.Operate(t, a, b, 2, datagram.Outgoing{Data: []byte("fenced"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}, Fence: true}})
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("behind"))
+		n.WaitHeld(t, 2)
+		nodeOf(a).EachPeer((*Peer).Push)
+		rdstest.WantNothing(t, b)
+		rdstest.WantNothing(t, a) // the messages' bytes alone are no success
+		n.Release()
+		rdstest.Expect(t, b, "fenced")
+		rdstest.Expect(t, b, "behind")
+		rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
+		rdstest.WantStatus(t, a, 2, datagram.StatusSuccess)
+		if string(got) != "what" {
+			t.Errorf("read %q", got)
+		}
+		rdstest.Operate(t, a, b, 3, datagram.Outgoing{Data: []byte("of a read that failed"), RDMA: &datagram.RDMA{Cookie: c + 1, Local: [][]byte{got}, Fence: true}})
+		rdstest.WantStatus(t, a, 3, datagram.StatusRemoteError)
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("next"))
+		rdstest.Expect(t, b, "next")
+	})
 }
 
 func TestSilentOperations(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)
@@ -200,8 +201,8 @@ func TestSilentOperations(t *testing.T) {
 // A bad key fails its own operation; the message that would follow a write does
 // not arrive, and everything else goes on, on the same link.
 func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
-	t.Parallel()
-	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
 		a, b := l.bind(node()), l.bind(node())
 		c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
 		data := [][]byte{make([]byte, 50)}
@@ -228,128 +229,132 @@ func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
 }
 
 func TestOperationThatFailsHere(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
-	n.Set(func() { n.Fail = true })
-	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Write: true}})
-	rdstest.WantStatus(t, a, 1, datagram.StatusOtherError)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
+		n.Set(func() { n.Fail = true })
+		rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Write: true}})
+		rdstest.WantStatus(t, a, 1, datagram.StatusOtherError)
+	})
 }
 
 func TestFullLinkTakesOperationsLater(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 100)
-	c := rdstest.MustGetMR(t, b, mem, 0)
-	n.Set(func() { n.Full = true })
-	for i := range byte(3) {
-		rdstest.Operate(t, a, b, uint64(i), datagram.Outgoing{Data: []byte{i}, RDMA: &datagram.RDMA{Cookie: c, Offset: uint64(i), Local: [][]byte{{i + 1}}, Write: true}})
-	}
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("last"))
-	nodeOf(a).EachPeer((*Peer).Push)
-	rdstest.WantNothing(t, b)
-	n.Open()
-	ends := map[uint64]datagram.Status{}
-	for i := range byte(3) {
-		rdstest.Expect(t, b, string([]byte{i}))
-		m := rdstest.MustRecv(t, a) // opNet reports each end from a goroutine of its own, in any order
-		ends[m.Token] = m.Status
-	}
-	if want := (map[uint64]datagram.Status{0: datagram.StatusSuccess, 1: datagram.StatusSuccess, 2: datagram.StatusSuccess}); !maps.Equal(ends, want) {
-		t.Errorf("%v", ends)
-	}
-	rdstest.Expect(t, b, "last")
-	if !bytes.Equal(mem[:4], []byte{1, 2, 3, 0}) {
-		t.Errorf("% x", mem[:4])
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		mem := make([]byte, 100)
+		c := rdstest.MustGetMR(t, b, mem, 0)
+		n.Set(func() { n.Full = true })
+		for i := range byte(3) {
+			rdstest.Operate(t, a, b, uint64(i), datagram.Outgoing{Data: []byte{i}, RDMA: &datagram.RDMA{Cookie: c, Offset: uint64(i), Local: [][]byte{{i + 1}}, Write: true}})
+		}
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("last"))
+		nodeOf(a).EachPeer((*Peer).Push)
+		rdstest.WantNothing(t, b)
+		n.Open()
+		ends := map[uint64]datagram.Status{}
+		for i := range byte(3) {
+			rdstest.Expect(t, b, string([]byte{i}))
+			m := rdstest.MustRecv(t, a) // opNet reports each end from a goroutine of its own, in any order
+			ends[m.Token] = m.Status
+		}
+		if want := (map[uint64]datagram.Status{0: datagram.StatusSuccess, 1: datagram.StatusSuccess, 2: datagram.StatusSuccess}); !maps.Equal(ends, want) {
+			t.Errorf("%v", ends)
+		}
+		rdstest.Expect(t, b, "last")
+		if !bytes.Equal(mem[:4], []byte{1, 2, 3, 0}) {
+			t.Errorf("% x", mem[:4])
+		}
+	})
 }
 
 // The errors of rds_sendmsg, in part ours: what it does not check is left to
 // the peer.
 func TestOperationErrors(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	c := rdstest.MustGetMR(t, a, make([]byte, 100), 0)
-	one := [][]byte{{1}}
-	tooMany := make([][]byte, 1025)
-	for i := range tooMany {
-		tooMany[i] = one[0]
-	}
-	half := make([]byte, config.MaxMessage/2)
-	read := &datagram.RDMA{Local: one}
-	add := &datagram.Atomic{}
-	for _, x := range []struct {
-		name string
-		o    datagram.Outgoing
-		want error
-	}{
-		{"no local memory", datagram.Outgoing{RDMA: &datagram.RDMA{}}, syscall.EINVAL},
-		{"an empty piece", datagram.Outgoing{RDMA: &datagram.RDMA{Local: [][]byte{{1}, {}}}}, syscall.EINVAL},
-		{"1,025 pieces", datagram.Outgoing{RDMA: &datagram.RDMA{Local: tooMany}}, syscall.EMSGSIZE},
-		{"more than 1 MiB", datagram.Outgoing{RDMA: &datagram.RDMA{Local: [][]byte{half, half, {1}}}}, syscall.EMSGSIZE},
-		{"addresses that wrap", datagram.Outgoing{RDMA: &datagram.RDMA{Local: one, Offset: ^uint64(0)}}, syscall.EINVAL},
-		{"an atomic of no kind", datagram.Outgoing{Atomic: &datagram.Atomic{Kind: datagram.MaskedCompareSwap + 1}}, syscall.EINVAL},
-		{"an atomic that wraps", datagram.Outgoing{Atomic: &datagram.Atomic{Cookie: 8 << 32, Offset: ^uint64(7)}}, syscall.EINVAL},
-		{"an atomic on no word", datagram.Outgoing{Atomic: &datagram.Atomic{Cookie: 8 << 32, Offset: 4}}, syscall.EINVAL},
-		{"RDMA and Dest", datagram.Outgoing{RDMA: read, HasDest: true, Dest: c}, syscall.EINVAL},
-		{"RDMA and Map", datagram.Outgoing{RDMA: read, Map: &datagram.Map{Memory: one[0]}}, syscall.EINVAL},
-		{"Atomic and Dest", datagram.Outgoing{Atomic: add, HasDest: true, Dest: c}, syscall.EINVAL},
-		{"Atomic and Map", datagram.Outgoing{Atomic: add, Map: &datagram.Map{Memory: one[0]}}, syscall.EINVAL},
-		{"Dest and Map", datagram.Outgoing{HasDest: true, Dest: c, Map: &datagram.Map{Memory: one[0]}}, syscall.EINVAL},
-		{"Dest of nobody", datagram.Outgoing{HasDest: true, Dest: c + 256}, syscall.EINVAL},
-		{"Map of nothing", datagram.Outgoing{Map: &datagram.Map{}}, syscall.EINVAL},
-		{"Map of too much", datagram.Outgoing{Map: &datagram.Map{Memory: make([]byte, config.MaxMessage+1)}}, syscall.EMSGSIZE},
-		{"Map with unknown flags", datagram.Outgoing{Map: &datagram.Map{Memory: one[0], Flags: 0x40}}, syscall.EINVAL},
-		{"no destination", datagram.Outgoing{To: netip.AddrPort{}, RDMA: read}, syscall.ENOTCONN},
-		{"payload too long", datagram.Outgoing{Data: make([]byte, config.MaxMessage+1), RDMA: read}, syscall.EMSGSIZE},
-	} {
-		if !errors.Is(x.want, syscall.ENOTCONN) {
-			x.o.To = b.LocalAddrPort()
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		c := rdstest.MustGetMR(t, a, make([]byte, 100), 0)
+		one := [][]byte{{1}}
+		tooMany := make([][]byte, 1025)
+		for i := range tooMany {
+			tooMany[i] = one[0]
 		}
-		rdstest.WantErr(t, x.name, a.SendMessage(rdstest.Background(t), &x.o), x.want)
-		if k, err := a.TrySendBatch([]datagram.Outgoing{x.o}); k != 0 || !errors.Is(err, x.want) {
-			t.Errorf("%s, in a batch: %d, %v", x.name, k, err)
+		half := make([]byte, config.MaxMessage/2)
+		read := &datagram.RDMA{Local: one}
+		add := &datagram.Atomic{}
+		for _, x := range []struct {
+			name string
+			o    datagram.Outgoing
+			want error
+		}{
+			{"no local memory", datagram.Outgoing{RDMA: &datagram.RDMA{}}, syscall.EINVAL},
+			{"an empty piece", datagram.Outgoing{RDMA: &datagram.RDMA{Local: [][]byte{{1}, {}}}}, syscall.EINVAL},
+			{"1,025 pieces", datagram.Outgoing{RDMA: &datagram.RDMA{Local: tooMany}}, syscall.EMSGSIZE},
+			{"more than 1 MiB", datagram.Outgoing{RDMA: &datagram.RDMA{Local: [][]byte{half, half, {1}}}}, syscall.EMSGSIZE},
+			{"addresses that wrap", datagram.Outgoing{RDMA: &datagram.RDMA{Local: one, Offset: ^uint64(0)}}, syscall.EINVAL},
+			{"an atomic of no kind", datagram.Outgoing{Atomic: &datagram.Atomic{Kind: datagram.MaskedCompareSwap + 1}}, syscall.EINVAL},
+			{"an atomic that wraps", datagram.Outgoing{Atomic: &datagram.Atomic{Cookie: 8 << 32, Offset: ^uint64(7)}}, syscall.EINVAL},
+			{"an atomic on no word", datagram.Outgoing{Atomic: &datagram.Atomic{Cookie: 8 << 32, Offset: 4}}, syscall.EINVAL},
+			{"RDMA and Dest", datagram.Outgoing{RDMA: read, HasDest: true, Dest: c}, syscall.EINVAL},
+			{"RDMA and Map", datagram.Outgoing{RDMA: read, Map: &datagram.Map{Memory: one[0]}}, syscall.EINVAL},
+			{"Atomic and Dest", datagram.Outgoing{Atomic: add, HasDest: true, Dest: c}, syscall.EINVAL},
+			{"Atomic and Map", datagram.Outgoing{Atomic: add, Map: &datagram.Map{Memory: one[0]}}, syscall.EINVAL},
+			{"Dest and Map", datagram.Outgoing{HasDest: true, Dest: c, Map: &datagram.Map{Memory: one[0]}}, syscall.EINVAL},
+			{"Dest of nobody", datagram.Outgoing{HasDest: true, Dest: c + 256}, syscall.EINVAL},
+			{"Map of nothing", datagram.Outgoing{Map: &datagram.Map{}}, syscall.EINVAL},
+			{"Map of too much", datagram.Outgoing{Map: &datagram.Map{Memory: make([]byte, config.MaxMessage+1)}}, syscall.EMSGSIZE},
+			{"Map with unknown flags", datagram.Outgoing{Map: &datagram.Map{Memory: one[0], Flags: 0x40}}, syscall.EINVAL},
+			{"no destination", datagram.Outgoing{To: netip.AddrPort{}, RDMA: read}, syscall.ENOTCONN},
+			{"payload too long", datagram.Outgoing{Data: make([]byte, config.MaxMessage+1), RDMA: read}, syscall.EMSGSIZE},
+		} {
+			if !errors.Is(x.want, syscall.ENOTCONN) {
+				x.o.To = b.LocalAddrPort()
+			}
+			rdstest.WantErr(t, x.name, a.SendMessage(rdstest.Background(t), &x.o), x.want)
+			if k, err := a.TrySendBatch([]datagram.Outgoing{x.o}); k != 0 || !errors.Is(err, x.want) {
+				t.Errorf("%s, in a batch: %d, %v", x.name, k, err)
+			}
 		}
-	}
-	if got := halfOf(a).Account.Messages(); got != 0 {
-		t.Errorf("%d messages charged", got)
-	}
-	if got := len(n.Begun); got != 0 {
-		t.Errorf("%d operations begun", got)
-	}
+		if got := halfOf(a).Account.Messages(); got != 0 {
+			t.Errorf("%d messages charged", got)
+		}
+		if got := len(n.Begun); got != 0 {
+			t.Errorf("%d operations begun", got)
+		}
+	})
 }
 
 // Operations in a batch are done in their order among the messages.
 func TestOperationsInBatches(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 100)
-	c := rdstest.MustGetMR(t, b, mem, 0)
-	var out []datagram.Outgoing
-	for i := range byte(60) {
-		o := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte{i}}
-		if i%3 == 0 {
-			o.RDMA = &datagram.RDMA{Cookie: c, Offset: uint64(i), Local: [][]byte{{i}}, Write: true}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		mem := make([]byte, 100)
+		c := rdstest.MustGetMR(t, b, mem, 0)
+		var out []datagram.Outgoing
+		for i := range byte(60) {
+			o := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte{i}}
+			if i%3 == 0 {
+				o.RDMA = &datagram.RDMA{Cookie: c, Offset: uint64(i), Local: [][]byte{{i}}, Write: true}
+			}
+			out = append(out, o)
 		}
-		out = append(out, o)
-	}
-	if k, err := a.SendBatch(rdstest.Background(t), out); k != len(out) || err != nil {
-		t.Fatal(k, err)
-	}
-	for i := range byte(60) {
-		rdstest.Expect(t, b, string([]byte{i}))
-		if i%3 == 0 && mem[i] != i {
-			t.Errorf("message %d before its write", i)
+		if k, err := a.SendBatch(rdstest.Background(t), out); k != len(out) || err != nil {
+			t.Fatal(k, err)
 		}
-	}
-	if got := len(n.Begun); got != 20 {
-		t.Errorf("%d operations", got)
-	}
-	if n.Begun[0].Kind != transport.OpWrite {
-		t.Error("not a write")
-	}
+		for i := range byte(60) {
+			rdstest.Expect(t, b, string([]byte{i}))
+			if i%3 == 0 && mem[i] != i {
+				t.Errorf("message %d before its write", i)
+			}
+		}
+		if got := len(n.Begun); got != 20 {
+			t.Errorf("%d operations", got)
+		}
+		if n.Begun[0].Kind != transport.OpWrite {
+			t.Error("not a write")
+		}
+	})
 }

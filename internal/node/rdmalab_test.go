@@ -25,23 +25,23 @@ func (n *opNet) pair(l *lab) (a, b *socket.Socket) {
 	return l.bind(n.node(l, config.Node{})), l.bind(n.node(l, config.Node{}))
 }
 
-// eachRDMA runs a test in memory, on XRC, and between addresses of one node. node
-// makes nodes of one lab, or returns that one.
-func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *Node)) {
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
+// rdmaWay is what operations are carried by.
+type rdmaWay string
+
+// rdmaWays are links in memory, XRC, and the memory of one node.
+var rdmaWays = []rdmaWay{"memory", "xrc", "own"}
+
+// lab makes a lab and what makes its nodes, or returns the same one each time.
+func (w rdmaWay) lab(t *testing.T) (l *lab, node func() *Node) {
+	if w == "memory" {
 		l, n := newOpLab(t)
-		test(t, l, func() *Node { return n.node(l, config.Node{}) })
-	})
-	t.Run("xrc", func(t *testing.T) {
-		t.Parallel()
-		l := newLab(t)
-		test(t, l, func() *Node { return l.node(config.Node{Wire: config.WireXRC}) })
-	})
-	t.Run("own", func(t *testing.T) {
-		t.Parallel()
-		l := newLab(t)
-		n := l.node(config.Node{Wire: config.WireXRC})
-		test(t, l, func() *Node { return n })
-	})
+		return l, func() *Node { return n.node(l, config.Node{}) }
+	}
+	l = newMemLab(t)
+	start := func() *Node { return l.node(config.Node{Wire: config.WireXRC}) }
+	if w == "own" {
+		n := start()
+		return l, func() *Node { return n }
+	}
+	return l, start
 }

@@ -15,270 +15,281 @@ import (
 
 // recvmsg(2) of Linux RDS (net/rds/recv.c, rds_recvmsg).
 func TestReadMessageCutsAndTells(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	const text = "0123456789"
-	for _, c := range []struct {
-		name  string
-		room  int
-		flags datagram.Flags
-		n     int
-		cut   bool
-		left  bool
-	}{
-		{"room for more", 20, 0, 10, false, false},
-		{"exact", 10, 0, 10, false, false},
-		{"cut", 4, 0, 4, true, false},
-		{"cut, whole length asked for", 4, datagram.Trunc, 10, true, false},
-		{"no room", 0, 0, 0, true, false},
-		{"no room, whole length asked for", 0, datagram.Trunc, 10, true, false},
-		{"peeked", 20, datagram.Peek, 10, false, true},
-		{"peeked and cut", 4, datagram.Peek, 4, true, true},
-		{"length peeked", 0, datagram.Peek | datagram.Trunc | datagram.DontWait, 10, true, true},
-	} {
-		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte(text))
-		rdstest.Eventually(t, "arrival", func() bool { return b.Poll()&datagram.PollIn != 0 })
-		buf := make([]byte, c.room)
-		n, m, err := b.ReadMessage(buf, c.flags)
-		if err != nil || n != c.n || m.Truncated != c.cut || m.From != a.LocalAddrPort() || m.Data != nil {
-			t.Errorf("%s: n %d, cut %v, from %v, %v", c.name, n, m.Truncated, m.From, err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		const text = "0123456789"
+		for _, c := range []struct {
+			name  string
+			room  int
+			flags datagram.Flags
+			n     int
+			cut   bool
+			left  bool
+		}{
+			{"room for more", 20, 0, 10, false, false},
+			{"exact", 10, 0, 10, false, false},
+			{"cut", 4, 0, 4, true, false},
+			{"cut, whole length asked for", 4, datagram.Trunc, 10, true, false},
+			{"no room", 0, 0, 0, true, false},
+			{"no room, whole length asked for", 0, datagram.Trunc, 10, true, false},
+			{"peeked", 20, datagram.Peek, 10, false, true},
+			{"peeked and cut", 4, datagram.Peek, 4, true, true},
+			{"length peeked", 0, datagram.Peek | datagram.Trunc | datagram.DontWait, 10, true, true},
+		} {
+			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte(text))
+			rdstest.Eventually(t, "arrival", func() bool { return b.Poll()&datagram.PollIn != 0 })
+			buf := make([]byte, c.room)
+			n, m, err := b.ReadMessage(buf, c.flags)
+			if err != nil || n != c.n || m.Truncated != c.cut || m.From != a.LocalAddrPort() || m.Data != nil {
+				t.Errorf("%s: n %d, cut %v, from %v, %v", c.name, n, m.Truncated, m.From, err)
+			}
+			if k := min(c.room, 10); string(buf[:k]) != text[:k] {
+				t.Errorf("%s: %q", c.name, buf)
+			}
+			if c.left {
+				rdstest.Expect(t, b, text)
+			}
+			if _, err := b.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
+				t.Errorf("%s: something is left: %v", c.name, err)
+			}
 		}
-		if k := min(c.room, 10); string(buf[:k]) != text[:k] {
-			t.Errorf("%s: %q", c.name, buf)
-		}
-		if c.left {
-			rdstest.Expect(t, b, text)
-		}
-		if _, err := b.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-			t.Errorf("%s: something is left: %v", c.name, err)
-		}
-	}
+	})
 }
 
 func TestPeekLeavesAccounting(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 3000))
-	for range 3 {
-		if n, _, err := b.ReadMessage(make([]byte, 10), datagram.Peek); n != 10 || err != nil {
-			t.Fatal(n, err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 3000))
+		for range 3 {
+			if n, _, err := b.ReadMessage(make([]byte, 10), datagram.Peek); n != 10 || err != nil {
+				t.Fatal(n, err)
+			}
 		}
-	}
-	info, _ := nodeOf(b).Info()
-	if s := info.Sockets[0]; s.RecvQueued != 3000 || s.RecvMessages != 1 || len(info.Receive) != 1 {
-		t.Errorf("%+v", s)
-	}
-	if n := rdstest.Counter(t, nodeOf(b), "recv_delivered"); n != 0 {
-		t.Errorf("recv_delivered %d", n)
-	}
+		info, _ := nodeOf(b).Info()
+		if s := info.Sockets[0]; s.RecvQueued != 3000 || s.RecvMessages != 1 || len(info.Receive) != 1 {
+			t.Errorf("%+v", s)
+		}
+		if n := rdstest.Counter(t, nodeOf(b), "recv_delivered"); n != 0 {
+			t.Errorf("recv_delivered %d", n)
+		}
+	})
 }
 
 // A waiter that only looks must not swallow the wake-up of one that takes.
 func TestPeekPassesTheWakeUpOn(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	peeked, taken := make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, _, err := b.ReadMessage(make([]byte, 10), datagram.Peek)
-		peeked <- err
-	}()
-	rdstest.Eventually(t, "one waits", func() bool { return halfOf(b).Readers.N.Load() == 1 })
-	ctx := rdstest.Background(t)
-	go func() {
-		m, err := b.Recv(ctx)
-		m.Release()
-		taken <- err
-	}()
-	rdstest.Eventually(t, "two wait", func() bool { return halfOf(b).Readers.N.Load() == 2 })
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
-	if err := errors.Join(<-peeked, <-taken); err != nil {
-		t.Error(err)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		peeked, taken := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, _, err := b.ReadMessage(make([]byte, 10), datagram.Peek)
+			peeked <- err
+		}()
+		rdstest.Eventually(t, "one waits", func() bool { return halfOf(b).Readers.N.Load() == 1 })
+		ctx := rdstest.Background(t)
+		go func() {
+			m, err := b.Recv(ctx)
+			m.Release()
+			taken <- err
+		}()
+		rdstest.Eventually(t, "two wait", func() bool { return halfOf(b).Readers.N.Load() == 2 })
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
+		if err := errors.Join(<-peeked, <-taken); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestEmptyMessagesArrive(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	for range 3 {
-		rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
-		m := rdstest.MustRecv(t, b)
-		if len(m.Data) != 0 || m.From != a.LocalAddrPort() || m.Kind != datagram.KindData {
-			t.Errorf("%v", &m)
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		for range 3 {
+			rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
+			m := rdstest.MustRecv(t, b)
+			if len(m.Data) != 0 || m.From != a.LocalAddrPort() || m.Kind != datagram.KindData {
+				t.Errorf("%v", &m)
+			}
+			m.Release()
 		}
-		m.Release()
-	}
+	})
 }
 
 // Connect is a default destination and no filter (net/rds/af_rds.c,
 // rds_connect).
 func TestConnectDoesNotFilter(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	a, b := l.pair(config.Node{})
-	c := l.bindOne(config.Node{})
-	if err := a.Connect(b.LocalAddrPort()); err != nil {
-		t.Fatal(err)
-	}
-	if a.RemoteAddrPort() != b.LocalAddrPort() {
-		t.Error(a.RemoteAddrPort())
-	}
-	rdstest.MustSend(t, c, a.LocalAddrPort(), []byte("from a stranger"))
-	rdstest.Expect(t, a, "from a stranger")
-	if _, err := a.Write([]byte("default")); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Expect(t, b, "default")
-	rdstest.MustSend(t, a, c.LocalAddrPort(), []byte("explicit"))
-	rdstest.Expect(t, c, "explicit")
-	if err := a.Connect(c.LocalAddrPort()); err != nil { // may be repeated
-		t.Fatal(err)
-	}
-	if k, err := a.SendBatch(rdstest.Background(t), []datagram.Outgoing{{Data: []byte("1")}, {To: b.LocalAddrPort(), Data: []byte("2")}, {Data: []byte("3")}}); k != 3 || err != nil {
-		t.Fatal(k, err)
-	}
-	rdstest.Expect(t, c, "1")
-	rdstest.Expect(t, b, "2")
-	rdstest.Expect(t, c, "3")
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		a, b := l.pair(config.Node{})
+		c := l.bindOne(config.Node{})
+		if err := a.Connect(b.LocalAddrPort()); err != nil {
+			t.Fatal(err)
+		}
+		if a.RemoteAddrPort() != b.LocalAddrPort() {
+			t.Error(a.RemoteAddrPort())
+		}
+		rdstest.MustSend(t, c, a.LocalAddrPort(), []byte("from a stranger"))
+		rdstest.Expect(t, a, "from a stranger")
+		if _, err := a.Write([]byte("default")); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.Expect(t, b, "default")
+		rdstest.MustSend(t, a, c.LocalAddrPort(), []byte("explicit"))
+		rdstest.Expect(t, c, "explicit")
+		if err := a.Connect(c.LocalAddrPort()); err != nil { // may be repeated
+			t.Fatal(err)
+		}
+		if k, err := a.SendBatch(rdstest.Background(t), []datagram.Outgoing{{Data: []byte("1")}, {To: b.LocalAddrPort(), Data: []byte("2")}, {Data: []byte("3")}}); k != 3 || err != nil {
+			t.Fatal(k, err)
+		}
+		rdstest.Expect(t, c, "1")
+		rdstest.Expect(t, b, "2")
+		rdstest.Expect(t, c, "3")
+	})
 }
 
 func TestPacketConn(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	var pa, pb net.PacketConn = a, b
-	if _, err := pa.WriteTo([]byte("ping"), pb.LocalAddr()); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 100)
-	n, from, err := pb.ReadFrom(buf)
-	if err != nil || string(buf[:n]) != "ping" || from.String() != pa.LocalAddr().String() {
-		t.Fatal(n, from, err)
-	}
-	udp := net.UDPAddrFromAddrPort(a.LocalAddrPort()) // anything that reads IP:port
-	if _, err := pb.WriteTo([]byte("pong"), udp); err != nil {
-		t.Fatal(err)
-	}
-	if n, err = a.Read(buf); err != nil || string(buf[:n]) != "pong" {
-		t.Fatal(n, err)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		var pa, pb net.PacketConn = a, b
+		if _, err := pa.WriteTo([]byte("ping"), pb.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 100)
+		n, from, err := pb.ReadFrom(buf)
+		if err != nil || string(buf[:n]) != "ping" || from.String() != pa.LocalAddr().String() {
+			t.Fatal(n, from, err)
+		}
+		udp := net.UDPAddrFromAddrPort(a.LocalAddrPort()) // anything that reads IP:port
+		if _, err := pb.WriteTo([]byte("pong"), udp); err != nil {
+			t.Fatal(err)
+		}
+		if n, err = a.Read(buf); err != nil || string(buf[:n]) != "pong" {
+			t.Fatal(n, err)
+		}
+	})
 }
 
 func TestReleaseIsIdempotent(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	var zero datagram.Message
-	zero.Release()
-	for _, size := range []int{0, 1, 5000, 100_000} {
-		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, size))
-		m := rdstest.MustRecv(t, b)
-		m.Release()
-		m.Release()
-		if m.Data != nil {
-			t.Errorf("%d: data after Release", size)
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		var zero datagram.Message
+		zero.Release()
+		for _, size := range []int{0, 1, 5000, 100_000} {
+			rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, size))
+			m := rdstest.MustRecv(t, b)
+			m.Release()
+			m.Release()
+			if m.Data != nil {
+				t.Errorf("%d: data after Release", size)
+			}
 		}
-	}
-	m := a.AllocMessage(10)
-	m.Release()
-	m.Release()
+		m := a.AllocMessage(10)
+		m.Release()
+		m.Release()
+	})
 }
 
 // What a receiver holds stays as it was, however long and in whatever order it
 // is released.
 func TestHeldMessagesStay(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	ctx := rdstest.Background(t)
-	sizes := []int{8, 100, 3000, 9000, 40_000, 200_000}
-	go func() {
-		for i := range 600 {
-			if a.Send(ctx, b.LocalAddrPort(), rdstest.Payload(uint64(i), sizes[i%len(sizes)])) != nil {
-				return
-			}
-		}
-	}()
-	held := make([]datagram.Message, 600)
-	for i := range held {
-		held[i] = rdstest.MustRecv(t, b)
-		if i%3 == 1 {
-			held[i].Release()
-		}
-	}
-	for i := len(held) - 1; i >= 0; i-- {
-		if i%3 == 1 {
-			continue
-		}
-		if err := rdstest.Verify(held[i].Data, uint64(i)); err != nil {
-			t.Fatal(err)
-		}
-		held[i].Release()
-	}
-}
-
-func TestUnboundPortsDropSilently(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	host := b.LocalAddrPort().Addr()
-	for _, port := range []uint16{1, 2, 3999, 4001, 65535} {
-		rdstest.MustSend(t, a, netip.AddrPortFrom(host, port), []byte("nobody"))
-	}
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("somebody"))
-	rdstest.Expect(t, b, "somebody")
-	rdstest.Eventually(t, "the count", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_drop_no_sock") == 5 })
-	rdstest.Eventually(t, "all is acknowledged", func() bool { return halfOf(a).Account.Messages() == 0 })
-}
-
-func TestQueuedMessagesDieWithTheirSocket(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	for range 3 {
-		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20_000))
-	}
-	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 3 })
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := rdstest.Counter(t, nodeOf(b), "recv_drop_dead_sock"); n != 3 {
-		t.Errorf("recv_drop_dead_sock %d", n)
-	}
-}
-
-func TestReceiversShareOneSocket(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	const count, readers = 3000, 8
-	ctx, cancel := context.WithCancel(rdstest.Background(t))
-	got := make(chan uint64, count)
-	done := make(chan struct{})
-	for i := range readers {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		ctx := rdstest.Background(t)
+		sizes := []int{8, 100, 3000, 9000, 40_000, 200_000}
 		go func() {
-			defer func() { done <- struct{}{} }()
-			ms := make([]datagram.Message, 1+i*3)
-			for {
-				n, err := b.RecvBatch(ctx, ms)
-				if err != nil {
+			for i := range 600 {
+				if a.Send(ctx, b.LocalAddrPort(), rdstest.Payload(uint64(i), sizes[i%len(sizes)])) != nil {
 					return
-				}
-				for j := range ms[:n] {
-					got <- rdstest.Be64(ms[j].Data)
-					ms[j].Release()
 				}
 			}
 		}()
-	}
-	for i := range count {
-		rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(uint64(i), 8))
-	}
-	seen := make([]bool, count)
-	for range count {
-		n := <-got
-		if seen[n] {
-			t.Fatalf("message %d twice", n)
+		held := make([]datagram.Message, 600)
+		for i := range held {
+			held[i] = rdstest.MustRecv(t, b)
+			if i%3 == 1 {
+				held[i].Release()
+			}
 		}
-		seen[n] = true
-	}
-	cancel()
-	for range readers {
-		<-done
-	}
+		for i := len(held) - 1; i >= 0; i-- {
+			if i%3 == 1 {
+				continue
+			}
+			if err := rdstest.Verify(held[i].Data, uint64(i)); err != nil {
+				t.Fatal(err)
+			}
+			held[i].Release()
+		}
+	})
+}
+
+func TestUnboundPortsDropSilently(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		host := b.LocalAddrPort().Addr()
+		for _, port := range []uint16{1, 2, 3999, 4001, 65535} {
+			rdstest.MustSend(t, a, netip.AddrPortFrom(host, port), []byte("nobody"))
+		}
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("somebody"))
+		rdstest.Expect(t, b, "somebody")
+		rdstest.Eventually(t, "the count", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_drop_no_sock") == 5 })
+		rdstest.Eventually(t, "all is acknowledged", func() bool { return halfOf(a).Account.Messages() == 0 })
+	})
+}
+
+func TestQueuedMessagesDieWithTheirSocket(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		for range 3 {
+			rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20_000))
+		}
+		rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 3 })
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := rdstest.Counter(t, nodeOf(b), "recv_drop_dead_sock"); n != 3 {
+			t.Errorf("recv_drop_dead_sock %d", n)
+		}
+	})
+}
+
+func TestReceiversShareOneSocket(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		const count, readers = 3000, 8
+		ctx, cancel := context.WithCancel(rdstest.Background(t))
+		got := make(chan uint64, count)
+		done := make(chan struct{})
+		for i := range readers {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				ms := make([]datagram.Message, 1+i*3)
+				for {
+					n, err := b.RecvBatch(ctx, ms)
+					if err != nil {
+						return
+					}
+					for j := range ms[:n] {
+						got <- rdstest.Be64(ms[j].Data)
+						ms[j].Release()
+					}
+				}
+			}()
+		}
+		for i := range count {
+			rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(uint64(i), 8))
+		}
+		seen := make([]bool, count)
+		for range count {
+			n := <-got
+			if seen[n] {
+				t.Fatalf("message %d twice", n)
+			}
+			seen[n] = true
+		}
+		cancel()
+		for range readers {
+			<-done
+		}
+	})
 }
 
 func TestMessageText(t *testing.T) {

@@ -8,48 +8,45 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/transport"
 )
 
 // Messages between a node's own addresses do not touch the network.
 func TestOwnAddresses(t *testing.T) {
-	t.Parallel()
-	for _, paths := range []int{1, 8} {
-		l := newLab(t)
-		n := l.node(config.Node{Paths: paths})
-		a, b := l.bind(n), l.bind(n)
-		same := l.bind(n, rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
-		sizes := []int{8, 3000, 100_000}
-		size := func(i int) int { return sizes[i%3] }
-		for _, c := range []struct {
-			name     string
-			from, to *socket.Socket
-		}{
-			{"smaller to larger", a, b},
-			{"larger to smaller", b, a},
-			{"two sockets of an address", a, same},
-			{"and back", same, a},
-			{"to itself", b, b},
-		} {
-			if err := rdstest.Stream(rdstest.Background(t), c.from, c.to, 200, size); err != nil {
-				t.Errorf("%d paths, %s: %v", paths, c.name, err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		for _, paths := range []int{1, 8} {
+			l := newLoopLab(t)
+			net := &rdstest.Interceptor{Transport: l.Net.Transport(), Links: make(chan transport.Link, 1)}
+			n := l.node(config.Node{Paths: paths, Transport: net})
+			a, b := l.bind(n), l.bind(n)
+			same := l.bind(n, rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
+			sizes := []int{8, 3000, 100_000}
+			size := func(i int) int { return sizes[i%3] }
+			for _, c := range []struct {
+				name     string
+				from, to *socket.Socket
+			}{
+				{"smaller to larger", a, b},
+				{"larger to smaller", b, a},
+				{"two sockets of an address", a, same},
+				{"and back", same, a},
+				{"to itself", b, b},
+			} {
+				if err := rdstest.Stream(rdstest.Background(t), c.from, c.to, 200, size); err != nil {
+					t.Errorf("%d paths, %s: %v", paths, c.name, err)
+				}
+			}
+			if len(net.Links) != 0 {
+				t.Error("a link has come from the network")
 			}
 		}
-		info, err := n.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range info.TCP {
-			if s.Remote.Port() == l.Port || s.Local.Port() == l.Port {
-				t.Errorf("a TCP connection: %+v", s)
-			}
-		}
-	}
+	})
 }
 
 // A destination may become one of the node's own addresses after it was sent to.
 func TestAddressBecomesOwn(t *testing.T) {
-	t.Parallel()
-	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
 		n := l.node(config.Node{})
 		low, mid, high := rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()
 		s := l.bind(n, rdstest.AddrOf(mid, 4000))
@@ -62,94 +59,83 @@ func TestAddressBecomesOwn(t *testing.T) {
 			rdstest.MustSend(t, d, s.LocalAddrPort(), []byte("answer"))
 			rdstest.Expect(t, s, "answer")
 		}
-	}
+	})
 }
 
 func TestIPv6(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	a := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::1]:4000"))
-	b := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::2]:4000"))
-	ctx := rdstest.Background(t)
-	for _, c := range [][2]*socket.Socket{{a, b}, {b, a}, {a, a}} {
-		if err := rdstest.Stream(ctx, c[0], c[1], 100, rdstest.Fixed(1000)); err != nil {
-			t.Error(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		a := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::1]:4000"))
+		b := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::2]:4000"))
+		ctx := rdstest.Background(t)
+		for _, c := range [][2]*socket.Socket{{a, b}, {b, a}, {a, a}} {
+			if err := rdstest.Stream(ctx, c[0], c[1], 100, rdstest.Fixed(1000)); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
-	m := rdstest.MustRecv(t, b)
-	if m.From != a.LocalAddrPort() {
-		t.Error(m.From)
-	}
-	m.Release()
-}
-
-func TestIPv6Loopback(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	n := l.node(config.Node{})
-	one := netip.IPv6Loopback()
-	a, err := n.Bind(rdstest.AddrOf(one, 4000))
-	if err != nil {
-		t.Skipf("needs the address ::1 on the loopback interface: %v", err)
-	}
-	b := l.bind(n, rdstest.AddrOf(one, 4001))
-	if err := rdstest.Stream(rdstest.Background(t), a, b, 100, rdstest.Fixed(5000)); err != nil {
-		t.Error(err)
-	}
-	rdstest.Ping(t, a, one)
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
+		m := rdstest.MustRecv(t, b)
+		if m.From != a.LocalAddrPort() {
+			t.Error(m.From)
+		}
+		m.Release()
+		rdstest.Ping(t, a, b.LocalAddrPort().Addr())
+	})
 }
 
 // The node itself answers what is sent to port 0, with 0 bytes from port 0
 // (net/rds/recv.c, rds_recv_incoming; net/rds/send.c, rds_send_pong).
 func TestPing(t *testing.T) {
-	t.Parallel()
-	for _, paths := range []int{1, 8} {
-		l := newLab(t)
-		n := l.node(config.Node{Paths: paths, Addresses: []netip.Addr{rdstest.NewAddr()}}) // nothing bound
-		host := n.Config.Addresses[0]
-		s := l.bindOne(config.Node{Paths: paths})
-		for range 10 {
-			rdstest.Ping(t, s, host)
+	rdstest.Bubble(t, func(t *testing.T) {
+		for _, paths := range []int{1, 8} {
+			l := newLoopLab(t)
+			n := l.node(config.Node{Paths: paths, Addresses: []netip.Addr{rdstest.NewAddr()}}) // nothing bound
+			host := n.Config.Addresses[0]
+			s := l.bindOne(config.Node{Paths: paths})
+			for range 10 {
+				rdstest.Ping(t, s, host)
+			}
+			rdstest.Ping(t, s, s.LocalAddrPort().Addr())
+			if got := rdstest.Counter(t, n, "recv_ping"); got < 10 {
+				t.Errorf("recv_ping %d", got)
+			}
 		}
-		rdstest.Ping(t, s, s.LocalAddrPort().Addr())
-		if got := rdstest.Counter(t, n, "recv_ping"); got < 10 {
-			t.Errorf("recv_ping %d", got)
-		}
-	}
+	})
 }
 
 func TestDisabledPing(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	quiet := l.bindOne(config.Node{DisablePing: true})
-	s := l.bindOne(config.Node{})
-	host := quiet.LocalAddrPort().Addr()
-	rdstest.MustSend(t, s, rdstest.AddrOf(host, 0), nil)
-	rdstest.MustSend(t, s, quiet.LocalAddrPort(), []byte("data"))
-	rdstest.Expect(t, quiet, "data")
-	rdstest.MustSend(t, quiet, s.LocalAddrPort(), []byte("back"))
-	rdstest.Expect(t, s, "back") // and no pong before it
-	if got := rdstest.Counter(t, nodeOf(quiet), "recv_drop_no_sock"); got == 0 {
-		t.Error("the ping was not dropped as data to port 0")
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		quiet := l.bindOne(config.Node{DisablePing: true})
+		s := l.bindOne(config.Node{})
+		host := quiet.LocalAddrPort().Addr()
+		rdstest.MustSend(t, s, rdstest.AddrOf(host, 0), nil)
+		rdstest.MustSend(t, s, quiet.LocalAddrPort(), []byte("data"))
+		rdstest.Expect(t, quiet, "data")
+		rdstest.MustSend(t, quiet, s.LocalAddrPort(), []byte("back"))
+		rdstest.Expect(t, s, "back") // and no pong before it
+		if got := rdstest.Counter(t, nodeOf(quiet), "recv_drop_no_sock"); got == 0 {
+			t.Error("the ping was not dropped as data to port 0")
+		}
+	})
 }
 
 // A pong to a congested port is not sent (net/rds/send.c, rds_send_pong).
 func TestPongMeetsCongestion(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	peer := l.Raw()
-	s := l.bindOne(config.Node{})
-	r := peer.Dial(s.LocalAddrPort().Addr())
-	r.Put(rdstest.Congestion(77))
-	r.Put(r.Data(77, wire.PortHost, nil))
-	r.Put(r.Data(78, wire.PortHost, nil))
-	h, _ := r.NextData()
-	if h.Dport != 78 || h.Sport != wire.PortHost || h.Length != 0 {
-		t.Errorf("%+v", h)
-	}
-	if got := rdstest.Counter(t, nodeOf(s), "cong_send_error"); got != 1 {
-		t.Errorf("cong_send_error %d", got)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		peer := l.Raw()
+		s := l.bindOne(config.Node{})
+		r := peer.Dial(s.LocalAddrPort().Addr())
+		r.Put(rdstest.Congestion(77))
+		r.Put(r.Data(77, wire.PortHost, nil))
+		r.Put(r.Data(78, wire.PortHost, nil))
+		h, _ := r.NextData()
+		if h.Dport != 78 || h.Sport != wire.PortHost || h.Length != 0 {
+			t.Errorf("%+v", h)
+		}
+		if got := rdstest.Counter(t, nodeOf(s), "cong_send_error"); got != 1 {
+			t.Errorf("cong_send_error %d", got)
+		}
+	})
 }

@@ -207,22 +207,11 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			defer work.Wait()
 			defer cancel()
 			var links atomic.Int64
-			pose := a.Pose
-			if w == config.WireXRC {
-				pose = a.PoseXRC
-			}
+			pose := map[config.Wire]func(context.Context, netip.Addr) bool{config.WireTCP: a.Pose, config.WireXRC: a.PoseXRC}[w]
 			for _, s := range honest {
 				rdstest.MustSend(t, s, to, rdstest.Payload(0, 100))
 			}
-			rdstest.Eventually(t, "links of all paths", func() bool {
-				up := 0
-				for _, p := range connections(t, node)[0].Path {
-					if p.State == conn.Up.String() && p.Proved {
-						up++
-					}
-				}
-				return up == paths
-			})
+			rdstest.Eventually(t, "links of all paths", func() bool { return provedPaths(t, node) == paths })
 			work.Go(func() {
 				for ctx.Err() == nil {
 					if pose(ctx, honest[0].LocalAddrPort().Addr()) {
@@ -243,14 +232,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 					}
 				})
 			}
-			resets := func() (n uint64) {
-				for _, c := range connections(t, node) {
-					for _, p := range c.Path {
-						n += p.Resets
-					}
-				}
-				return n
-			}
+			resets := func() uint64 { return resetsOf(t, node) }
 			got := make(map[netip.AddrPort]uint64)
 			for total, left := 0, len(honest); left > 0; total++ {
 				m := rdstest.MustRecv(t, victim)
@@ -279,6 +261,26 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			t.Logf("%d links of the impostor, %d losses of the honest ones", links.Load(), resets())
 		})
 	}
+}
+
+// provedPaths is how many paths of a node's first connection are up and proved.
+func provedPaths(t *testing.T, n *Node) (up int) {
+	for _, p := range connections(t, n)[0].Path {
+		if p.State == conn.Up.String() && p.Proved {
+			up++
+		}
+	}
+	return up
+}
+
+// resetsOf is how many links of a node were lost.
+func resetsOf(t *testing.T, n *Node) (lost uint64) {
+	for _, c := range connections(t, n) {
+		for _, p := range c.Path {
+			lost += p.Resets
+		}
+	}
+	return lost
 }
 
 // cutPath ends the links of one path of a node.

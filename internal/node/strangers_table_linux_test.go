@@ -55,40 +55,41 @@ func TestStrangersAreCountedByNetwork(t *testing.T) {
 // Links of strangers are refused behind accept when their /64 or /24 has its share, and when
 // there are enough strangers in all.
 func TestStrangersAreRefusedBehindAccept(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n := l.node(config.Node{})
-	to := netip.MustParseAddr("fdff::1") // the highest address: the others dial
-	l.bind(n, rdstest.AddrOf(to, 4000))
-	attack := l.Net.Transport()
-	defer attack.Close()
-	const more = 3 // links that are refused of each kind
-	refused := 0
-	dial := func(what string, taken int, from func(i int) netip.Addr) {
-		t.Helper()
-		before := n.strangers.size()
-		for i := range taken + more {
-			if _, err := attack.Dial(t.Context(), from(i), to, 0); err != nil {
-				t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		n := l.node(config.Node{})
+		to := netip.MustParseAddr("fdff::1") // the highest address: the others dial
+		l.bind(n, rdstest.AddrOf(to, 4000))
+		attack := l.Net.Transport()
+		defer attack.Close()
+		const more = 3 // links that are refused of each kind
+		refused := 0
+		dial := func(what string, taken int, from func(i int) netip.Addr) {
+			t.Helper()
+			before := n.strangers.size()
+			for i := range taken + more {
+				if _, err := attack.Dial(t.Context(), from(i), to, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused += more
+			rdstest.Eventually(t, what, func() bool {
+				return int(n.Counters.strangersRefused.Load()) == refused && n.strangers.size() == before+taken
+			})
+		}
+		of := func(format string) func(i int) netip.Addr {
+			return func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(format, i)) }
+		}
+		dial("a /64", maxNetworkStrangers, of("2001:db8:0:1::%x"))
+		few := maxNetworkStrangers - 10
+		for i := range 10 { // a /24 has 256 addresses only, and each is one peer
+			if n.strangers.enter(of("192.0.2.%d")(i)) {
+				defer n.strangers.leave(of("192.0.2.%d")(i))
 			}
 		}
-		refused += more
-		rdstest.Eventually(t, what, func() bool {
-			return int(n.Counters.strangersRefused.Load()) == refused && n.strangers.size() == before+taken
-		})
-	}
-	of := func(format string) func(i int) netip.Addr {
-		return func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf(format, i)) }
-	}
-	dial("a /64", maxNetworkStrangers, of("2001:db8:0:1::%x"))
-	few := maxNetworkStrangers - 10
-	for i := range 10 { // a /24 has 256 addresses only, and each is one peer
-		if n.strangers.enter(of("192.0.2.%d")(i)) {
-			defer n.strangers.leave(of("192.0.2.%d")(i))
-		}
-	}
-	dial("a /24", few, of("192.0.2.%d"))
-	dial("all", maxStrangers-2*maxNetworkStrangers, of("2001:db8:2:%x::1"))
+		dial("a /24", few, of("192.0.2.%d"))
+		dial("all", maxStrangers-2*maxNetworkStrangers, of("2001:db8:2:%x::1"))
+	})
 }
 
 // A /64 that has its share of strangers gets no more of them in, and neither that nor a /24

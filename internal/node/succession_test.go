@@ -59,9 +59,8 @@ func (h *heirs) end(n *Node) {
 // A node that starts takes in those who had ports before it takes in peers: what peers
 // have for them finds them.
 func TestProgramsComeBeforePeers(t *testing.T) {
-	t.Parallel()
-	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
-		l := newLab(t)
+	bubbleOn(t, bothWires, func(t *testing.T, w config.Wire) {
+		l := newMemLab(t)
 		h := newHeirs(t, l, w)
 		far := h.far()
 		one, two := rdstest.AddrOf(h.at, 4000), rdstest.AddrOf(h.at, 4001)
@@ -85,9 +84,8 @@ func TestProgramsComeBeforePeers(t *testing.T) {
 // A port that is not bound again counts as congested, what comes for it all the same is
 // the next owner's, and when the grace is over the port is as any other.
 func TestExpectedPortIsKept(t *testing.T) {
-	t.Parallel()
-	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
-		l := newLab(t)
+	bubbleOn(t, bothWires, func(t *testing.T, w config.Wire) {
+		l := newMemLab(t)
 		h := newHeirs(t, l, w)
 		far := h.far()
 		late, never := rdstest.AddrOf(h.at, 4000), rdstest.AddrOf(h.at, 4001)
@@ -168,9 +166,8 @@ func TestClosedPortIsNotExpected(t *testing.T) {
 // The receive sequence goes on: what a peer sends again because it has not heard that
 // the predecessor has it is not received twice.
 func TestSequenceOutlivesTheNode(t *testing.T) {
-	t.Parallel()
-	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
-		l := newLab(t)
+	bubbleOn(t, bothWires, func(t *testing.T, w config.Wire) {
+		l := newMemLab(t)
 		h := newHeirs(t, l, w)
 		far := h.far()
 		n := h.next()
@@ -199,21 +196,22 @@ func TestSequenceOutlivesTheNode(t *testing.T) {
 
 // A link that waits for room in a keeper goes on with the port's next owner.
 func TestLinkThatWaitsForAKeeperGoesOn(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	h := newHeirs(t, l, config.WireTCP)
-	far := h.far()
-	late := rdstest.AddrOf(h.at, 4000)
-	h.had(late, rdstest.AddrOf(h.at, 4001))
-	const messages = 50
-	for i := range messages {
-		rdstest.MustSend(t, far, late, rdstest.Payload(uint64(i), 10_000))
-	}
-	cfg := h.config()
-	cfg.ReceiveBuffer, cfg.ReceiveOverrun = 100_000, 50_000
-	n := h.node(cfg)
-	rdstest.Eventually(t, "the link to wait", func() bool { return rdstest.Counter(t, n, "recv_paused") > 0 })
-	rdstest.ExpectNumbers(t, l.bind(n, late), messages)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		h := newHeirs(t, l, config.WireTCP)
+		far := h.far()
+		late := rdstest.AddrOf(h.at, 4000)
+		h.had(late, rdstest.AddrOf(h.at, 4001))
+		const messages = 50
+		for i := range messages {
+			rdstest.MustSend(t, far, late, rdstest.Payload(uint64(i), 10_000))
+		}
+		cfg := h.config()
+		cfg.ReceiveBuffer, cfg.ReceiveOverrun = 100_000, 50_000
+		n := h.node(cfg)
+		rdstest.Eventually(t, "the link to wait", func() bool { return rdstest.Counter(t, n, "recv_paused") > 0 })
+		rdstest.ExpectNumbers(t, l.bind(n, late), messages)
+	})
 }
 
 // What a keeper has taken is not delivered: its sender never hears that it was, for
@@ -223,62 +221,63 @@ func TestKeptIsNeverSuccess(t *testing.T) {
 	t.Parallel()
 	for _, w := range []config.Wire{config.WireXRC, "loop"} {
 		t.Run(string(w), func(t *testing.T) {
-			t.Parallel()
-			l, cfg := newLab(t), config.Node{Wire: config.WireXRC, ReconnectMax: 20 * time.Millisecond}
-			if w == "loop" {
-				l, cfg.Wire = newLoopLab(t), config.WireAuto
-			}
-			h := newHeirs(t, l, cfg.Wire)
-			far := l.bindOne(cfg)
-			n := h.next()
-			late, never := rdstest.AddrOf(h.at, 4000), rdstest.AddrOf(h.at, 4001)
-			l.bind(n, late)
-			l.bind(n, never)
-			h.end(n)
-			const messages = 200
-			send := func(token uint64, to netip.AddrPort) {
-				if err := far.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, Data: make([]byte, 1000), Notify: true, Token: token}); err != nil {
-					t.Fatal(err)
+			rdstest.Bubble(t, func(t *testing.T) {
+				l, cfg := newMemLab(t), config.Node{Wire: config.WireXRC, ReconnectMax: 20 * time.Millisecond}
+				if w == "loop" {
+					l, cfg.Wire = newLoopLab(t), config.WireAuto
 				}
-			}
-			for i := range uint64(messages) {
-				send(2*i, late)
-				send(2*i+1, never)
-			}
-			n = h.next()
-			n.Succession.Open()
-			la := n.Local(h.at)
-			kept := func() (total int64) {
-				la.Mu.Lock()
-				defer la.Mu.Unlock()
-				for _, k := range la.Keepers {
-					total += k.Queue.Count.Load()
+				h := newHeirs(t, l, cfg.Wire)
+				far := l.bindOne(cfg)
+				n := h.next()
+				late, never := rdstest.AddrOf(h.at, 4000), rdstest.AddrOf(h.at, 4001)
+				l.bind(n, late)
+				l.bind(n, never)
+				h.end(n)
+				const messages = 200
+				send := func(token uint64, to netip.AddrPort) {
+					if err := far.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, Data: make([]byte, 1000), Notify: true, Token: token}); err != nil {
+						t.Fatal(err)
+					}
 				}
-				return total
-			}
-			rdstest.Eventually(t, "the peer to know", func() bool { // in memory the map may pass the peer's messages, or they the map
-				return w == "loop" && kept() > 0 || congestedAt(nodeOf(far), 4000) && congestedAt(nodeOf(far), 4001)
+				for i := range uint64(messages) {
+					send(2*i, late)
+					send(2*i+1, never)
+				}
+				n = h.next()
+				n.Succession.Open()
+				la := n.Local(h.at)
+				kept := func() (total int64) {
+					la.Mu.Lock()
+					defer la.Mu.Unlock()
+					for _, k := range la.Keepers {
+						total += k.Queue.Count.Load()
+					}
+					return total
+				}
+				rdstest.Eventually(t, "the peer to know", func() bool { // in memory the map may pass the peer's messages, or they the map
+					return w == "loop" && kept() > 0 || congestedAt(nodeOf(far), 4000) && congestedAt(nodeOf(far), 4001)
+				})
+				first := kept()
+				if w == config.WireXRC && first > 0 {
+					t.Errorf("keepers have %d messages", first)
+				}
+				s := l.bind(n, late)
+				for range messages {
+					m := rdstest.MustRecv(t, s)
+					m.Release()
+				}
+				n.graceOver()
+				fates := map[bool]map[datagram.Status]int{true: {}, false: {}}
+				for range 2 * messages {
+					m := rdstest.MustRecv(t, far)
+					fates[m.Token%2 == 0][m.Status]++
+				}
+				t.Logf("%d kept; of those that came late %v, of the others %v", first, fates[true], fates[false])
+				if fates[false][datagram.StatusSuccess] > 0 || w == config.WireXRC && (fates[false][datagram.StatusRefused] < messages || fates[true][datagram.StatusSuccess] < messages) ||
+					first > 0 && fates[true][datagram.StatusDropped]+fates[false][datagram.StatusDropped] == 0 {
+					t.Error("wrong fates")
+				}
 			})
-			first := kept()
-			if w == config.WireXRC && first > 0 {
-				t.Errorf("keepers have %d messages", first)
-			}
-			s := l.bind(n, late)
-			for range messages {
-				m := rdstest.MustRecv(t, s)
-				m.Release()
-			}
-			n.graceOver()
-			fates := map[bool]map[datagram.Status]int{true: {}, false: {}}
-			for range 2 * messages {
-				m := rdstest.MustRecv(t, far)
-				fates[m.Token%2 == 0][m.Status]++
-			}
-			t.Logf("%d kept; of those that came late %v, of the others %v", first, fates[true], fates[false])
-			if fates[false][datagram.StatusSuccess] > 0 || w == config.WireXRC && (fates[false][datagram.StatusRefused] < messages || fates[true][datagram.StatusSuccess] < messages) ||
-				first > 0 && fates[true][datagram.StatusDropped]+fates[false][datagram.StatusDropped] == 0 {
-				t.Error("wrong fates")
-			}
 		})
 	}
 }

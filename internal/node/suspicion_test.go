@@ -3,9 +3,9 @@ package node
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -37,8 +37,7 @@ func (g guesser) refused() (n int) {
 // A suspected socket has its share of the refusals that a peer grants the host, and all
 // suspected sockets together have no more than the host's part. What succeeds costs nothing.
 func TestRatesOfSuspects(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		p := &Peer{Node: &Node{suspicion: suspicionRates{suspects: 8, share: 4, strangers: 4}}, Remote: netip.MustParseAddr("10.0.0.1")}
 		var sockets [3]guesser
 		for i := range sockets {

@@ -15,32 +15,33 @@ import (
 // still the caller's.
 
 func TestBufferPassesToTheStack(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	for _, size := range []int{0, 1, 100, 16 << 10, 16<<10 + 1, 70_000, config.MaxMessage} {
-		for _, batch := range []bool{false, true} {
-			m := a.AllocMessage(size)
-			if len(m.Data) != size {
-				t.Fatalf("%d bytes instead of %d", len(m.Data), size)
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		for _, size := range []int{0, 1, 100, 16 << 10, 16<<10 + 1, 70_000, config.MaxMessage} {
+			for _, batch := range []bool{false, true} {
+				m := a.AllocMessage(size)
+				if len(m.Data) != size {
+					t.Fatalf("%d bytes instead of %d", len(m.Data), size)
+				}
+				want := fill(m.Data, size)
+				out := []datagram.Outgoing{{To: b.LocalAddrPort(), Buffer: &m}}
+				var err error
+				if batch {
+					_, err = a.SendBatch(rdstest.Background(t), out)
+				} else {
+					err = a.SendMessage(rdstest.Background(t), &out[0])
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Data != nil || m.Buf != nil {
+					t.Errorf("%d: the caller still has it", size)
+				}
+				m.Release() // nothing
+				rdstest.Expect(t, b, string(want))
 			}
-			want := fill(m.Data, size)
-			out := []datagram.Outgoing{{To: b.LocalAddrPort(), Buffer: &m}}
-			var err error
-			if batch {
-				_, err = a.SendBatch(rdstest.Background(t), out)
-			} else {
-				err = a.SendMessage(rdstest.Background(t), &out[0])
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m.Data != nil || m.Buf != nil {
-				t.Errorf("%d: the caller still has it", size)
-			}
-			m.Release() // nothing
-			rdstest.Expect(t, b, string(want))
 		}
-	}
+	})
 }
 
 func fill(b []byte, seed int) []byte {
@@ -51,146 +52,155 @@ func fill(b []byte, seed int) []byte {
 }
 
 func TestRefusedBufferStays(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	a, b := l.pair(config.Node{})
-	full := l.bindOne(config.Node{SendBuffer: 1 << 20})
-	lost := rdstest.Nowhere()
-	rdstest.MustSend(t, full, lost, make([]byte, 1<<20))
-	for _, size := range []int{100, 100_000} {
-		m := a.AllocMessage(size)
-		want := fill(m.Data, size)
-		bad := []struct {
-			s *socket.Socket
-			o datagram.Outgoing
-			e error
-		}{
-			{a, datagram.Outgoing{Buffer: &m}, datagram.ErrNotConnected},
-			{full, datagram.Outgoing{To: lost, Buffer: &m}, datagram.ErrWouldBlock},
-		}
-		for _, c := range bad {
-			if err := c.s.TrySendMessage(&c.o); !errors.Is(err, c.e) {
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		a, b := l.pair(config.Node{})
+		full := l.bindOne(config.Node{SendBuffer: 1 << 20})
+		lost := rdstest.Nowhere()
+		rdstest.MustSend(t, full, lost, make([]byte, 1<<20))
+		for _, size := range []int{100, 100_000} {
+			m := a.AllocMessage(size)
+			want := fill(m.Data, size)
+			bad := []struct {
+				s *socket.Socket
+				o datagram.Outgoing
+				e error
+			}{
+				{a, datagram.Outgoing{Buffer: &m}, datagram.ErrNotConnected},
+				{full, datagram.Outgoing{To: lost, Buffer: &m}, datagram.ErrWouldBlock},
+			}
+			for _, c := range bad {
+				if err := c.s.TrySendMessage(&c.o); !errors.Is(err, c.e) {
+					t.Fatal(err)
+				}
+				if k, err := c.s.TrySendBatch([]datagram.Outgoing{c.o}); k != 0 || !errors.Is(err, c.e) {
+					t.Fatal(k, err)
+				}
+				if !bytes.Equal(m.Data, want) {
+					t.Fatalf("%d: %v touched the data", size, c.e)
+				}
+			}
+			if err := a.TrySendMessage(&datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
 				t.Fatal(err)
 			}
-			if k, err := c.s.TrySendBatch([]datagram.Outgoing{c.o}); k != 0 || !errors.Is(err, c.e) {
-				t.Fatal(k, err)
-			}
-			if !bytes.Equal(m.Data, want) {
-				t.Fatalf("%d: %v touched the data", size, c.e)
-			}
+			rdstest.Expect(t, b, string(want))
 		}
-		if err := a.TrySendMessage(&datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
-			t.Fatal(err)
-		}
-		rdstest.Expect(t, b, string(want))
-	}
+	})
 }
 
 // Congestion refuses later than the other checks, when the message is made.
 func TestBufferRefusedForCongestionStays(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	peer := l.Raw()
-	s := l.bindOne(config.Node{})
-	r := peer.Dial(s.LocalAddrPort().Addr())
-	r.Put(rdstest.Congestion(9))
-	rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, nodeOf(s), "cong_update_received") == 1 })
-	to := rdstest.AddrOf(peer.Addr, 9)
-	for _, size := range []int{100, 100_000} {
-		m := s.AllocMessage(size)
-		want := fill(m.Data, size)
-		m.Data = m.Data[:size-10]
-		if err := s.TrySendMessage(&datagram.Outgoing{To: to, Buffer: &m}); !errors.Is(err, datagram.ErrCongested) {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newMemLab(t)
+		peer := l.Raw()
+		s := l.bindOne(config.Node{})
+		r := peer.Dial(s.LocalAddrPort().Addr())
+		r.Put(rdstest.Congestion(9))
+		rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, nodeOf(s), "cong_update_received") == 1 })
+		to := rdstest.AddrOf(peer.Addr, 9)
+		for _, size := range []int{100, 100_000} {
+			m := s.AllocMessage(size)
+			want := fill(m.Data, size)
+			m.Data = m.Data[:size-10]
+			if err := s.TrySendMessage(&datagram.Outgoing{To: to, Buffer: &m}); !errors.Is(err, datagram.ErrCongested) {
+				t.Fatal(err)
+			}
+			if k, err := s.TrySendBatch([]datagram.Outgoing{{To: to, Buffer: &m}}); k != 0 || !errors.Is(err, datagram.ErrCongested) {
+				t.Fatal(k, err)
+			}
+			if halfOf(s).Account.Bytes() != 0 || halfOf(s).Account.Messages() != 0 {
+				t.Errorf("%d bytes of %d messages charged", halfOf(s).Account.Bytes(), halfOf(s).Account.Messages())
+			}
+			m.Data = m.Data[:size]
+			if err := s.TrySendMessage(&datagram.Outgoing{To: s.LocalAddrPort(), Buffer: &m}); err != nil {
+				t.Fatal(err)
+			}
+			rdstest.Expect(t, s, string(want))
+			rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(s).Account.Messages() == 0 })
 		}
-		if k, err := s.TrySendBatch([]datagram.Outgoing{{To: to, Buffer: &m}}); k != 0 || !errors.Is(err, datagram.ErrCongested) {
-			t.Fatal(k, err)
-		}
-		if halfOf(s).Account.Bytes() != 0 || halfOf(s).Account.Messages() != 0 {
-			t.Errorf("%d bytes of %d messages charged", halfOf(s).Account.Bytes(), halfOf(s).Account.Messages())
-		}
-		m.Data = m.Data[:size]
-		if err := s.TrySendMessage(&datagram.Outgoing{To: s.LocalAddrPort(), Buffer: &m}); err != nil {
-			t.Fatal(err)
-		}
-		rdstest.Expect(t, s, string(want))
-		rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(s).Account.Messages() == 0 })
-	}
+	})
 }
 
 func TestShortenedBuffer(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	for _, c := range []struct{ size, from, to int }{
-		{100, 0, 10}, {100, 20, 100}, {100_000, 0, 50_000}, {100_000, 0, 10}, {100_000, 0, 0}, {100_000, 30_000, 100_000}, {100_000, 5, 6},
-	} {
-		m := a.AllocMessage(c.size)
-		want := fill(m.Data, c.size)[c.from:c.to]
-		m.Data = m.Data[c.from:c.to]
-		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		for _, c := range []struct{ size, from, to int }{
+			{100, 0, 10}, {100, 20, 100}, {100_000, 0, 50_000}, {100_000, 0, 10}, {100_000, 0, 0}, {100_000, 30_000, 100_000}, {100_000, 5, 6},
+		} {
+			m := a.AllocMessage(c.size)
+			want := fill(m.Data, c.size)[c.from:c.to]
+			m.Data = m.Data[c.from:c.to]
+			if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
+				t.Fatal(err)
+			}
+			rdstest.Expect(t, b, string(want))
 		}
-		rdstest.Expect(t, b, string(want))
-	}
+	})
 }
 
 // A received message can be sent on as it is.
 func TestForwardedMessage(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	a, b, c := l.bindOne(config.Node{}), l.bindOne(config.Node{}), l.bindOne(config.Node{})
-	for _, size := range []int{0, 10, 5000, 9000, 20_000, 300_000, config.MaxMessage} {
-		want := fill(make([]byte, size), size)
-		// Two at once: small ones share memory on their way.
-		rdstest.MustSend(t, a, b.LocalAddrPort(), want)
-		rdstest.MustSend(t, a, b.LocalAddrPort(), want)
-		for range 2 {
-			m := rdstest.MustRecv(t, b)
-			m.Data = m.Data[:size*2/3]
-			if err := b.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: c.LocalAddrPort(), Buffer: &m}); err != nil {
-				t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		a, b, c := l.bindOne(config.Node{}), l.bindOne(config.Node{}), l.bindOne(config.Node{})
+		for _, size := range []int{0, 10, 5000, 9000, 20_000, 300_000, config.MaxMessage} {
+			want := fill(make([]byte, size), size)
+			// Two at once: small ones share memory on their way.
+			rdstest.MustSend(t, a, b.LocalAddrPort(), want)
+			rdstest.MustSend(t, a, b.LocalAddrPort(), want)
+			for range 2 {
+				m := rdstest.MustRecv(t, b)
+				m.Data = m.Data[:size*2/3]
+				if err := b.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: c.LocalAddrPort(), Buffer: &m}); err != nil {
+					t.Fatal(err)
+				}
+				if m.Data != nil {
+					t.Error("still the caller's")
+				}
 			}
-			if m.Data != nil {
-				t.Error("still the caller's")
+			for range 2 {
+				rdstest.Expect(t, c, string(want[:size*2/3]))
 			}
 		}
-		for range 2 {
-			rdstest.Expect(t, c, string(want[:size*2/3]))
-		}
-	}
+	})
 }
 
 // Buffer memory that is not the pool's is copied.
 func TestBufferWithForeignData(t *testing.T) {
-	t.Parallel()
-	a, b := newLoopLab(t).pair(config.Node{})
-	m := a.AllocMessage(10)
-	own := fill(make([]byte, 50_000), 1)
-	m.Data = own
-	if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Expect(t, b, string(own))
-	plain := datagram.Message{Data: []byte("plain")}
-	if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &plain}); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Expect(t, b, "plain")
-}
-
-func TestSendCopiesItsPayload(t *testing.T) {
-	t.Parallel()
-	a, b := newLab(t).pair(config.Node{})
-	for _, size := range []int{100, 100_000} {
-		data := fill(make([]byte, size), 3)
-		want := string(data)
-		rdstest.MustSend(t, a, b.LocalAddrPort(), data)
-		clear(data)
-		if _, err := a.SendBatch(rdstest.Background(t), []datagram.Outgoing{{To: b.LocalAddrPort(), Data: data}}); err != nil {
+	rdstest.Bubble(t, func(t *testing.T) {
+		a, b := newLoopLab(t).pair(config.Node{})
+		m := a.AllocMessage(10)
+		own := fill(make([]byte, 50_000), 1)
+		m.Data = own
+		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
 			t.Fatal(err)
 		}
-		data[0] = 1
-		rdstest.Expect(t, b, want)
-		rdstest.Expect(t, b, string(make([]byte, size)))
-	}
+		rdstest.Expect(t, b, string(own))
+		plain := datagram.Message{Data: []byte("plain")}
+		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &plain}); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.Expect(t, b, "plain")
+	})
+}
+
+// A peer that is not there yet has the messages wait in the send buffer.
+func TestSendCopiesItsPayload(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
+		for _, size := range []int{100, 100_000} {
+			l := newLoopLab(t)
+			a, to := l.bindOne(config.Node{}), rdstest.Nowhere()
+			data := fill(make([]byte, size), 3)
+			want := string(data)
+			rdstest.MustSend(t, a, to, data)
+			clear(data)
+			if _, err := a.SendBatch(rdstest.Background(t), []datagram.Outgoing{{To: to, Data: data}}); err != nil {
+				t.Fatal(err)
+			}
+			data[0] = 1
+			b := l.bind(l.node(config.Node{}), to)
+			rdstest.Expect(t, b, want)
+			rdstest.Expect(t, b, string(make([]byte, size)))
+		}
+	})
 }

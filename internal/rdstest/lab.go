@@ -1,25 +1,43 @@
 package rdstest
 
 import (
+	"context"
 	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport/loop"
 )
 
-// Lab is where the nodes of a test reach each other, over TCP or in memory.
+// Lab is where the nodes of a test reach each other: by the host's sockets, by sockets in memory,
+// or by links in memory.
 type Lab struct {
 	testing.TB
-	Port uint16
-	Net  *loop.Network // nil: TCP
+	Port    uint16
+	Net     *loop.Network   // links in memory; nil: sockets
+	Sockets *memnet.Network // sockets in memory; nil: the host's
+
+	raw sockets // of peers that speak the wire by hand
 }
 
-func NewLab(t testing.TB) Lab { return Lab{TB: t, Port: NewPort()} }
+// NewLab makes a lab of the host's sockets.
+func NewLab(t testing.TB) Lab { return Lab{TB: t, Port: NewPort(), raw: hostSockets} }
 
+// NewMemLab makes a lab of sockets in memory, for a test in a bubble. The nodes have to be started
+// on Lab.Sockets.
+func NewMemLab(t testing.TB) Lab {
+	n := memnet.New(memnet.Options{})
+	return Lab{TB: t, Port: NewPort(), Sockets: n, raw: sockets{
+		dial:   func(ctx context.Context, from, to netip.AddrPort) (Conn, error) { return n.DialContext(ctx, from, to) },
+		listen: func(at netip.AddrPort) (listener, error) { return n.Listen(at) },
+	}}
+}
+
+// NewLoopLab makes a lab of links in memory.
 func NewLoopLab(t testing.TB) Lab { return Lab{TB: t, Net: loop.NewNetwork()} }
 
 // Start starts a node that does not linger unless cfg says so, and does not give up XRC

@@ -50,7 +50,7 @@ func NewOpNet() *OpNet { return &OpNet{Net: loop.NewNetwork()} }
 // With gives a node RDMA, on cfg.Transport if that is set.
 func (n *OpNet) With(t testing.TB, cfg config.Node) config.Node {
 	t.Helper()
-	dev, err := mr.New(mr.Config{})
+	dev, err := mr.New(cfg.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

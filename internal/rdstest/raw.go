@@ -13,7 +13,7 @@ import (
 // Raw is one TCP connection of a rawPeer.
 type Raw struct {
 	testing.TB
-	net.Conn
+	Conn
 	Seq uint64
 	Hs  wire.Handshake // answered to probes
 }
@@ -131,8 +131,8 @@ func (r *Raw) Serve(take func(h wire.Header, b []byte)) error {
 
 // Reset ends the connection with an RST.
 func (r *Raw) Reset() {
-	_ = r.Conn.(*net.TCPConn).SetLinger(0)
-	_ = r.Conn.Close()
+	_ = r.SetLinger(0)
+	_ = r.Close()
 }
 
 // Discard reads everything until the connection ends and tells how it did.

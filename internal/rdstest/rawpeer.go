@@ -15,10 +15,37 @@ type RawPeer struct {
 	testing.TB
 	Addr netip.Addr
 	port uint16
+	raw  sockets
+}
+
+// Conn is a connection over TCP, of the host or in memory.
+type Conn interface {
+	net.Conn
+	SetLinger(seconds int) error
+	SetReadBuffer(bytes int) error
+}
+
+type listener interface {
+	net.Listener
+	SetDeadline(t time.Time) error
+}
+
+// sockets makes the sockets of a RawPeer.
+type sockets struct {
+	dial   func(ctx context.Context, from, to netip.AddrPort) (Conn, error)
+	listen func(at netip.AddrPort) (listener, error)
+}
+
+var hostSockets = sockets{
+	dial: func(ctx context.Context, from, to netip.AddrPort) (Conn, error) {
+		c, err := new(net.Dialer).DialTCP(ctx, "tcp4", from, to)
+		return c, err
+	},
+	listen: func(at netip.AddrPort) (listener, error) { return net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at)) },
 }
 
 // Raw makes a peer for the nodes of the lab.
-func (l *Lab) Raw() *RawPeer { return &RawPeer{TB: l.TB, Addr: NewAddr(), port: l.Port} }
+func (l *Lab) Raw() *RawPeer { return &RawPeer{TB: l.TB, Addr: NewAddr(), port: l.Port, raw: l.raw} }
 
 // Dial connects to a node, for which this peer is the smaller address.
 func (p *RawPeer) Dial(to netip.Addr) *Raw {
@@ -36,15 +63,14 @@ func (p *RawPeer) Dial(to netip.Addr) *Raw {
 func (p *RawPeer) TryDial(to netip.Addr) (*Raw, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.Addr, 0))}
-	c, err := d.DialContext(ctx, "tcp4", netip.AddrPortFrom(to, p.port).String())
+	c, err := p.raw.dial(ctx, netip.AddrPortFrom(p.Addr, 0), netip.AddrPortFrom(to, p.port))
 	if err != nil {
 		return nil, err
 	}
 	return p.Conn(c), nil
 }
 
-func (p *RawPeer) Conn(c net.Conn) *Raw {
+func (p *RawPeer) Conn(c Conn) *Raw {
 	_ = c.SetReadDeadline(time.Now().Add(Patience))
 	p.Cleanup(func() { _ = c.Close() })
 	return &Raw{TB: p.TB, Conn: c, Seq: 1, Hs: wire.Handshake{HasPaths: true, Paths: 1}}
@@ -53,26 +79,35 @@ func (p *RawPeer) Conn(c net.Conn) *Raw {
 // RawListener is where nodes connect to a RawPeer.
 type RawListener struct {
 	*RawPeer
-	*net.TCPListener
+	listener
 }
 
 // Listen waits for a node, for which this peer is the larger address.
 func (p *RawPeer) Listen() RawListener {
 	p.Helper()
-	ln, err := net.Listen("tcp4", netip.AddrPortFrom(p.Addr, p.port).String())
+	ln, err := p.raw.listen(netip.AddrPortFrom(p.Addr, p.port))
 	if err != nil {
 		p.Fatal(err)
 	}
 	p.Cleanup(func() { _ = ln.Close() })
-	return RawListener{p, ln.(*net.TCPListener)}
+	return RawListener{p, ln}
 }
 
 func (l RawListener) Accept() *Raw {
 	l.Helper()
-	_ = l.SetDeadline(time.Now().Add(Patience))
-	c, err := l.TCPListener.Accept()
+	r, err := l.AcceptUntil(time.Now().Add(Patience))
 	if err != nil {
 		l.Fatal(err)
 	}
-	return l.Conn(c)
+	return r
+}
+
+// AcceptUntil is Accept, which fails when the time has come or the listener is closed.
+func (l RawListener) AcceptUntil(end time.Time) (*Raw, error) {
+	_ = l.listener.SetDeadline(end)
+	c, err := l.listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.Conn(c.(Conn)), nil
 }

@@ -11,7 +11,7 @@ import (
 
 // A network without faults keeps the contract of transports.
 func TestNetworkContract(t *testing.T) {
-	transporttest.Run(t, func(*testing.T) transporttest.Env {
+	transporttest.Bubble(t, func(*testing.T) transporttest.Env {
 		n := simnet.NewNetwork(1, simnet.Faults{Latency: 10 * time.Microsecond})
 		return transporttest.Env{
 			A: n.Transport(), B: n.Transport(),

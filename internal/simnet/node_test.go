@@ -47,8 +47,8 @@ func (w *world) fail(format string, args ...any) {
 	})
 }
 
-// inWorld runs f in a bubble for each seed.
-func inWorld(t *testing.T, f func(w *world)) {
+// inBubble runs f in a bubble for each seed.
+func inBubble(t *testing.T, f func(w *world)) {
 	for seed := range uint64(*nodeSeeds) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 9)), paths: []int{1, 8}[seed%2]}
@@ -119,7 +119,7 @@ func check(b []byte, want uint64) error {
 // enough to be congested, through everything a network does: each message once
 // and in order.
 func TestNodesDeliverExactly(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inBubble(t, func(w *world) {
 		const sockets, messages = 3, 120
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
@@ -182,7 +182,7 @@ func pause(ctx context.Context, d time.Duration) {
 // Close waits for what was sent: a peer that has it all does not miss a
 // message, one that is gone costs the linger time and is reported.
 func TestNodesCloseLingers(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inBubble(t, func(w *world) {
 		a, b := w.bind(0, 4000), w.bind(1, 4000)
 		ctx := context.Background()
 		const messages = 100
@@ -225,7 +225,7 @@ func TestNodesCloseLingers(t *testing.T) {
 // A node is replaced by another while messages flow: the new one hears only
 // what is sent to it, in order and once, and both sides go on.
 func TestNodesRestart(t *testing.T) {
-	inWorld(t, func(w *world) {
+	inBubble(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		const lives, per = 4, 60

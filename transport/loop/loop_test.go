@@ -26,7 +26,7 @@ func newEnv() transporttest.Env {
 }
 
 func TestContract(t *testing.T) {
-	transporttest.Run(t, func(*testing.T) transporttest.Env { return newEnv() })
+	transporttest.Bubble(t, func(*testing.T) transporttest.Env { return newEnv() })
 }
 
 func TestDrainTimesOutInBubble(t *testing.T) {
@@ -79,42 +79,46 @@ func TestListenTwice(t *testing.T) {
 }
 
 func TestGarbageEndsLink(t *testing.T) {
-	e := newEnv()
-	p := e.Connect(t)
-	p.A.Send(t, 5)
-	garbage := make([]byte, 100)
-	for i := range garbage {
-		garbage[i] = 0xff
-	}
-	if _, err := p.A.Link.Send([]transport.Frame{{Head: garbage}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, cause := p.RecB.WaitClosed(t); !errors.Is(cause, transport.ErrTooLong) {
-		t.Errorf("Closed(%v)", cause)
-	}
-	p.RecA.WaitClosed(t)
-	if n, _ := p.RecB.Received(); n != 1 {
-		t.Errorf("%d messages arrived", n)
-	}
-	_ = e.A.Close()
-	_ = e.B.Close()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv()
+		p := e.Connect(t)
+		p.A.Send(t, 5)
+		garbage := make([]byte, 100)
+		for i := range garbage {
+			garbage[i] = 0xff
+		}
+		if _, err := p.A.Link.Send([]transport.Frame{{Head: garbage}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, cause := p.RecB.WaitClosed(t); !errors.Is(cause, transport.ErrTooLong) {
+			t.Errorf("Closed(%v)", cause)
+		}
+		p.RecA.WaitClosed(t)
+		if n, _ := p.RecB.Received(); n != 1 {
+			t.Errorf("%d messages arrived", n)
+		}
+		_ = e.A.Close()
+		_ = e.B.Close()
+	})
 }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	e := newEnv()
-	a, b := e.Dial(t, e.Accepted(t))
-	if err := errors.Join(a.Start(sink{}), b.Start(sink{})); err != nil {
-		t.Fatal(err)
-	}
-	settle(a)
-	frames := []transport.Frame{(&transporttest.Sender{}).Next(1000)}
-	if n := testing.AllocsPerRun(1000, func() {
-		if _, err := a.Send(frames); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv()
+		a, b := e.Dial(t, e.Accepted(t))
+		if err := errors.Join(a.Start(sink{}), b.Start(sink{})); err != nil {
 			t.Fatal(err)
 		}
-	}); n > 0.5 {
-		t.Errorf("%v allocations per message", n)
-	}
-	_ = e.A.Close()
-	_ = e.B.Close()
+		settle(a)
+		frames := []transport.Frame{(&transporttest.Sender{}).Next(1000)}
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := a.Send(frames); err != nil {
+				t.Fatal(err)
+			}
+		}); n > 0.5 {
+			t.Errorf("%v allocations per message", n)
+		}
+		_ = e.A.Close()
+		_ = e.B.Close()
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/wire"
@@ -18,45 +19,61 @@ var sizes = []int{
 	100000, 262144, 300000, 1<<20 - 1, 0, 1 << 20, 3, 1 << 20, 1 << 20, 0,
 }
 
+// part is one of the things that the contract says.
+type part struct {
+	name string
+	run  func(*testing.T, Env)
+}
+
+var contract = []part{
+	{"DeliversBothWays", deliversBothWays},
+	{"TakesManyFrames", takesManyFrames},
+	{"RepliesFromHandler", repliesFromHandler},
+	{"WritableFollowsPartialWrite", writableFollowsPartialWrite},
+	{"AckedReachesWritten", ackedReachesWritten},
+	{"DrainDeliversEverything", drainDeliversEverything},
+	{"DrainGoesOnReceiving", drainGoesOnReceiving},
+	{"AbortEndsBothSides", abortEndsBothSides},
+	{"AbortHardensDrain", abortHardensDrain},
+	{"CloseFromHandler", closeFromHandler},
+	{"CloseBeforeStart", closeBeforeStart},
+	{"StartsOnce", startsOnce},
+	{"DialRefused", dialRefused},
+	{"DialCanceled", dialCanceled},
+	{"CloseEndsTransport", closeEndsTransport},
+	{"ManyLinks", manyLinks},
+	{"PauseStopsReading", pauseStopsReading},
+	{"PausedDrainDelivers", pausedDrainDelivers},
+	{"PausedDrainOfBothDelivers", pausedDrainOfBothDelivers},
+	{"PausedResetDelivers", pausedResetDelivers},
+	{"PausedAborts", pausedAborts},
+}
+
 // Run runs the contract. newEnv makes fresh transports for each part; closing
 // them is Run's work.
 func Run(t *testing.T, newEnv func(t *testing.T) Env) {
-	for _, part := range []struct {
-		name string
-		run  func(*testing.T, Env)
-	}{
-		{"DeliversBothWays", deliversBothWays},
-		{"TakesManyFrames", takesManyFrames},
-		{"RepliesFromHandler", repliesFromHandler},
-		{"WritableFollowsPartialWrite", writableFollowsPartialWrite},
-		{"AckedReachesWritten", ackedReachesWritten},
-		{"DrainDeliversEverything", drainDeliversEverything},
-		{"DrainGoesOnReceiving", drainGoesOnReceiving},
-		{"AbortEndsBothSides", abortEndsBothSides},
-		{"AbortHardensDrain", abortHardensDrain},
-		{"CloseFromHandler", closeFromHandler},
-		{"CloseBeforeStart", closeBeforeStart},
-		{"StartsOnce", startsOnce},
-		{"DialRefused", dialRefused},
-		{"DialCanceled", dialCanceled},
-		{"CloseEndsTransport", closeEndsTransport},
-		{"ManyLinks", manyLinks},
-		{"PauseStopsReading", pauseStopsReading},
-		{"PausedDrainDelivers", pausedDrainDelivers},
-		{"PausedDrainOfBothDelivers", pausedDrainOfBothDelivers},
-		{"PausedResetDelivers", pausedResetDelivers},
-		{"PausedAborts", pausedAborts},
-	} {
-		t.Run(part.name, func(t *testing.T) {
-			e := newEnv(t)
-			t.Cleanup(func() {
-				if err := errors.Join(e.A.Close(), e.B.Close()); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-			})
-			part.run(t, e)
+	for _, p := range contract {
+		t.Run(p.name, func(t *testing.T) { p.keeps(t, newEnv) })
+	}
+}
+
+// Bubble is Run with each part in a bubble of testing/synctest, for transports in memory.
+func Bubble(t *testing.T, newEnv func(t *testing.T) Env) {
+	for _, p := range contract {
+		t.Run(p.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { p.keeps(t, newEnv) })
 		})
 	}
+}
+
+func (p part) keeps(t *testing.T, newEnv func(t *testing.T) Env) {
+	e := newEnv(t)
+	t.Cleanup(func() {
+		if err := errors.Join(e.A.Close(), e.B.Close()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	p.run(t, e)
 }
 
 func deliversBothWays(t *testing.T, e Env) {
