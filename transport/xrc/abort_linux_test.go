@@ -1,9 +1,9 @@
 package xrc
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +16,7 @@ import (
 // deaf is a handler that waits for nothing but the end.
 type deaf struct {
 	transporttest.Simple
-	ended sync.WaitGroup
+	links atomic.Int64 // that have not ended
 }
 
 func (*deaf) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
@@ -24,60 +24,49 @@ func (*deaf) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 		owned.Release()
 	}
 }
-func (d *deaf) Closed(error, uint64) { d.ended.Done() }
+func (d *deaf) Closed(error, uint64) { d.links.Add(-1) }
 
-// The peer aborts at any moment while we write, and perhaps drain: the end is told in
-// any case. Once it was not when the queue pair failed during the write that met the
-// reset.
+// The peer aborts while we write, and perhaps drain, and its reset comes when some write
+// begins: the end is told in any case. Once it was not when the queue pair failed during the
+// write that met the reset.
 func TestEndIsToldWhileWriting(t *testing.T) {
-	a, b := newTransport(t, Options{}), newTransport(t, Options{})
-	from, to := newAddr(), newAddr()
-	abort := func(l transport.Link) {
-		time.AfterFunc(time.Duration(rand.IntN(300))*time.Microsecond, func() { l.Close(transport.Abort) })
-	}
-	if err := b.Listen(to, abort); err != nil {
-		t.Fatal(err)
-	}
-	var (
-		d       deaf
-		writers sync.WaitGroup
-	)
-	for range 1000 {
-		ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
-		l, err := a.Dial(ctx, from, to, 0)
-		cancel()
-		if err != nil {
-			continue // it was early
+	bubbleOn(t, lan, func(t *testing.T) {
+		a, b := newTransport(t, Options{}), newTransport(t, Options{})
+		from, to := newAddr(), newAddr()
+		abort := func(l transport.Link) {
+			time.AfterFunc(time.Duration(rand.IntN(6))*lan.Latency, func() { l.Close(transport.Abort) })
 		}
-		d.ended.Add(1)
-		if err := l.Start(&d); err != nil {
+		if err := b.Listen(to, abort); err != nil {
 			t.Fatal(err)
 		}
-		writers.Go(func() {
-			for range 5 {
-				if _, err := l.Send([]transport.Frame{(&transporttest.Sender{}).Next(8192)}); err != nil {
-					break
+		var (
+			d       deaf
+			writers sync.WaitGroup
+		)
+		for range 300 {
+			l, err := a.Dial(within(t), from, to, 0)
+			if err != nil {
+				continue // it was early
+			}
+			d.links.Add(1)
+			if err := l.Start(&d); err != nil {
+				t.Fatal(err)
+			}
+			writers.Go(func() {
+				tick := time.NewTicker(lan.Latency)
+				defer tick.Stop()
+				for range 5 {
+					if _, err := l.Send([]transport.Frame{(&transporttest.Sender{}).Next(8192)}); err != nil {
+						break
+					}
+					<-tick.C
 				}
-			}
-			if rand.IntN(2) == 0 {
-				l.Close(transport.Drain)
-			}
-		})
-	}
-	writers.Wait()
-	all := make(chan struct{})
-	go func() {
-		d.ended.Wait()
-		close(all)
-	}()
-	late := time.NewTimer(transporttest.Patience) // a thousand dials may have taken longer
-	defer late.Stop()
-	select {
-	case <-all:
-	case <-late.C:
-		a.mu.Lock()
-		n := len(a.links)
-		a.mu.Unlock()
-		t.Fatalf("%d links have not ended", n)
-	}
+				if rand.IntN(2) == 0 {
+					l.Close(transport.Drain)
+				}
+			})
+		}
+		writers.Wait()
+		eventually(t, "all links have ended", func() bool { return d.links.Load() == 0 })
+	})
 }

@@ -13,25 +13,9 @@ import (
 
 // ends waits for the two events by which a session hears that a channel's target has ended.
 func (a *app) ends(ch *Channel, k objects.EventKind) {
-	t := a.h.n
-	t.Helper()
-	for _, want := range []objects.EventKind{k, objects.EventLastWQE} {
-		if e := a.event(); e.Kind != want || e.Object != ch.Target() {
-			t.Errorf("%+v, want %v of %v", e, want, ch.Target())
-		}
-	}
-}
-
-// connectAs connects with attributes of a test.
-func (a *app) connectAs(i byte, attr ChannelAttr) *Channel {
-	t := a.h.n
-	t.Helper()
-	attr.PD, attr.CQ, attr.Remote = a.pd, a.cq, t.addr(i)
-	ch, err := a.h.Connect(within(t), a.Session, attr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
+	a.h.n.Helper()
+	a.hears(k, ch.Target())
+	a.hears(objects.EventLastWQE, ch.Target())
 }
 
 // hold has another goroutine hold a lock.
@@ -52,185 +36,167 @@ func hold(lock sync.Locker) (release func()) {
 // hears it. The other flags let theirs pass.
 func TestAccessFlagsOfATargetBindItsInitiator(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server, other := b.app("access"), b.app("access")
-	srq, _ := server.serve(7, 16, 100)
-	memory := server.region(64, mr.RemoteRead|mr.RemoteWrite|mr.RemoteAtomic|mr.LocalWrite)
-	client := a.app("")
-	local := client.region(64, mr.LocalWrite)
-	requests := map[mr.Rights]iwarp.WorkRequest{
-		mr.RemoteWrite:  {Op: iwarp.OpWrite, Inline: []byte("x")},
-		mr.RemoteRead:   {Op: iwarp.OpRead, SGE: []iwarp.SGE{local.SGE(0, 8)}},
-		mr.RemoteAtomic: {Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{local.SGE(0, 8)}},
-	}
-	const all = mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic
-	service := uint64(100)
-	for missing := range requests {
-		service++
-		if _, err := server.Advertise(objects.ServiceAttr{ID: service, Domain: server.dom, SRQ: srq, Access: all &^ missing}); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		_, a, b := twoHosts(t, hostOptions{})
+		server, other := b.app("access"), b.app("access")
+		srq, _ := server.serve(7, 16, 100)
+		memory := server.region(64, mr.RemoteRead|mr.RemoteWrite|mr.RemoteAtomic|mr.LocalWrite)
+		client := a.app("")
+		local := client.region(64, mr.LocalWrite)
+		requests := map[mr.Rights]iwarp.WorkRequest{
+			mr.RemoteWrite:  {Op: iwarp.OpWrite, Inline: []byte("x")},
+			mr.RemoteRead:   {Op: iwarp.OpRead, SGE: []iwarp.SGE{local.SGE(0, 8)}},
+			mr.RemoteAtomic: {Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{local.SGE(0, 8)}},
 		}
-		ch := client.connectAs(2, ChannelAttr{Service: service, Reads: 4})
-		if _, err := other.Register(other.dom, ch.Target().Number); err != nil {
-			t.Fatal(err)
-		}
-		for right, w := range requests {
-			if right != missing {
-				w.ID, w.Flags, w.Queue, w.RemoteKey = 1, iwarp.Signaled, srq.Num(), memory.Key()
-				client.send(ch, w)
-				client.want(1, iwarp.Success, w.Op)
+		const all = mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic
+		service := uint64(100)
+		for missing := range requests {
+			service++
+			if _, err := server.Advertise(objects.ServiceAttr{ID: service, Domain: server.dom, SRQ: srq, Access: all &^ missing}); err != nil {
+				t.Fatal(err)
 			}
+			ch := client.connectAs(2, ChannelAttr{Service: service, Reads: 4})
+			other.register(ch)
+			for right, w := range requests {
+				if right != missing {
+					w.ID, w.Flags, w.Queue, w.RemoteKey = 1, iwarp.Signaled, srq.Num(), memory.Key()
+					client.send(ch, w)
+					client.want(1, iwarp.Success, w.Op)
+				}
+			}
+			w := requests[missing]
+			w.ID, w.Queue, w.RemoteKey = 3, srq.Num(), memory.Key()
+			client.send(ch, aMessage(ch, 2), w, aMessage(ch, 4))
+			client.want(2, iwarp.Success, iwarp.OpSend)
+			client.want(3, iwarp.RemoteInvalid, w.Op)
+			client.want(4, iwarp.Flushed, iwarp.OpSend)
+			server.ends(ch, objects.EventQPRequest)
+			other.ends(ch, objects.EventQPRequest)
+			if !errors.Is(ch.Err(), objects.ErrForbidden) {
+				t.Error(ch.Err())
+			}
+			client.quiet()
 		}
-		w := requests[missing]
-		w.ID, w.Queue, w.RemoteKey = 3, srq.Num(), memory.Key()
-		client.send(ch, aMessage(ch, 2), w, aMessage(ch, 4))
-		client.want(2, iwarp.Success, iwarp.OpSend)
-		client.want(3, iwarp.RemoteInvalid, w.Op)
-		client.want(4, iwarp.Flushed, iwarp.OpSend)
-		server.ends(ch, objects.EventQPRequest)
-		other.ends(ch, objects.EventQPRequest)
-		if !errors.Is(ch.Err(), objects.ErrForbidden) {
-			t.Error(ch.Err())
-		}
-		if e, ok := client.PollEvent(); ok {
-			t.Errorf("%+v, beside the completion", e)
-		}
-	}
+	})
 }
 
 // Flags that a session changes later bind at once.
 func TestAccessFlagsOfATargetAreChanged(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	server.serve(7, 16, 100)
-	memory := server.region(64, mr.RemoteWrite|mr.LocalWrite)
-	client := a.app("")
-	ch := client.connect(2, 7)
-	write := iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("x"), Queue: ch.Queue().SRQN, RemoteKey: memory.Key()}
-	client.send(ch, write)
-	client.want(1, iwarp.Success, iwarp.OpWrite)
-	rts := objects.Attr{State: objects.StateRTS, Access: mr.RemoteRead}
-	if err := server.ModifyTarget(server.dom, ch.Target().Number, rts, objects.MaskState|objects.MaskTimeout|objects.MaskAccess); err != nil {
-		t.Fatal(err)
-	}
-	n.until("the initiator hears", func() bool {
-		ch.mu.Lock()
-		defer ch.mu.Unlock()
-		return ch.limits.access == mr.RemoteRead
+	bubble(t, func(t *testing.T) {
+		n, a, b := twoHosts(t, hostOptions{})
+		server := b.app("")
+		server.serve(7, 16, 100)
+		memory := server.region(64, mr.RemoteWrite|mr.LocalWrite)
+		client := a.app("")
+		ch := client.connect(2, 7)
+		write := iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("x"), Queue: ch.Queue().SRQN, RemoteKey: memory.Key()}
+		client.send(ch, write)
+		client.want(1, iwarp.Success, iwarp.OpWrite)
+		rts := objects.Attr{State: objects.StateRTS, Access: mr.RemoteRead}
+		if err := server.ModifyTarget(server.dom, ch.Target().Number, rts, objects.MaskState|objects.MaskTimeout|objects.MaskAccess); err != nil {
+			t.Fatal(err)
+		}
+		n.until("the initiator hears", when(&ch.mu, func() bool { return ch.limits.access == mr.RemoteRead }))
+		client.send(ch, write)
+		client.want(1, iwarp.RemoteInvalid, iwarp.OpWrite)
+		server.ends(ch, objects.EventQPRequest)
 	})
-	client.send(ch, write)
-	client.want(1, iwarp.RemoteInvalid, iwarp.OpWrite)
-	server.ends(ch, objects.EventQPRequest)
 }
 
 // The target is destroyed: what is sent from then on ends with the retry count exceeded, and
 // what is behind it is flushed, whichever comes first, the message or the word of its end.
 func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	server.serve(7, 16, 100)
-	client := a.app("")
-	for i := range 50 {
-		ch := client.connect(2, 7)
-		word := &b.allPeers()[0].talking().control.mu
-		var release func()
-		if i == 0 {
-			release = hold(word) // the word of the end comes late
+	bubble(t, func(t *testing.T) {
+		n, a, b := twoHosts(t, hostOptions{})
+		server := b.app("")
+		server.serve(7, 16, 100)
+		client := a.app("")
+		for i := range 50 {
+			ch := client.connect(2, 7)
+			word := &b.allPeers()[0].talking().control.mu
+			var release func()
+			if i == 0 {
+				client.send(ch, aMessage(ch, 0)) // the peer says that the channel reaches the queue
+				client.want(0, iwarp.Success, iwarp.OpSend)
+				release = hold(word) // the word of the end comes late
+			}
+			if err := server.Unregister(within(t), server.dom, ch.Target().Number); err != nil {
+				t.Fatal(err)
+			}
+			client.send(ch, aMessage(ch, 1), aMessage(ch, 2), aMessage(ch, 3))
+			if i == 0 {
+				n.spin("the messages are refused", when(&ch.mu, func() bool { return ch.started == 0 && ch.asks }))
+				release()
+			}
+			client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
+			client.want(2, iwarp.Flushed, iwarp.OpSend)
+			client.want(3, iwarp.Flushed, iwarp.OpSend)
+			<-ch.Done()
+			if !errors.Is(ch.Err(), objects.ErrPeerGone) {
+				t.Error(ch.Err())
+			}
+			client.hears(objects.EventQPFatal, ch.Ref())
 		}
-		if err := server.Unregister(within(t), server.dom, ch.Target().Number); err != nil {
-			t.Fatal(err)
-		}
-		client.send(ch, aMessage(ch, 1), aMessage(ch, 2), aMessage(ch, 3))
-		if i == 0 {
-			n.until("the messages are refused", func() bool {
-				ch.mu.Lock()
-				defer ch.mu.Unlock()
-				return ch.started == 0
-			})
-			release()
-		}
-		client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
-		client.want(2, iwarp.Flushed, iwarp.OpSend)
-		client.want(3, iwarp.Flushed, iwarp.OpSend)
-		<-ch.Done()
-		if !errors.Is(ch.Err(), objects.ErrPeerGone) {
-			t.Error(ch.Err())
-		}
-		if e := client.event(); e.Kind != objects.EventQPFatal || e.Object != ch.Ref() {
-			t.Errorf("%+v", e)
-		}
-	}
+	})
 }
 
 // A peer that says nothing for (retry count + 1) time-outs has exceeded them, and not before;
 // one that answers when it is asked has not, however long a queue of it stays dry.
 func TestASilentPeerExceedsRetries(t *testing.T) {
 	t.Parallel()
-	clk := new(clock)
-	n := newNet(t, hostOptions{fabric: Options{Interval: time.Hour}, xrc: objects.Config{Now: clk.now}})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	server.serve(7, 0, 100)
-	client := a.app("")
-	server.serve(8, 4, 100)
-	other := a.app("")
-	wet := other.connectAs(2, ChannelAttr{Service: 8, Retry: &Retry{NotReady: forEver}}) // without a time-out
-	other.send(wet, aMessage(wet, 0))                                                    // the peer says that its domain has the queue
-	other.want(0, iwarp.Success, iwarp.OpSend)
-	ch := client.connectAs(2, ChannelAttr{Service: 7, Retry: &Retry{Timeout: 14, Count: 2, NotReady: forEver}})
-	const timeout = 4096 << 14
-	client.send(ch, aMessage(ch, 1), aMessage(ch, 2))
-	signs := func() uint64 {
-		ch.mu.Lock()
-		defer ch.mu.Unlock()
-		return ch.signs
-	}
-	looked := func() bool {
-		a.Transport.mu.Lock()
-		defer a.Transport.mu.Unlock()
-		return len(a.watches) == 1 && !a.watches[0].since.IsZero()
-	}
-	n.until("the request is watched", looked)
-	for i := range 10 { // ten times as long as it would bear silence
-		was := signs()
-		clk.past.Add(timeout)
-		a.wake()
-		n.until("the peer answers", func() bool { return signs() > was })
-		n.until("the answer is seen", func() bool {
+	bubble(t, func(t *testing.T) {
+		clk := new(clock)
+		n, a, b := twoHosts(t, hostOptions{xrc: objects.Config{Now: clk.now}})
+		server := b.app("")
+		server.serve(7, 0, 100)
+		client := a.app("")
+		server.serve(8, 4, 100)
+		other := a.app("")
+		wet := other.connectAs(2, ChannelAttr{Service: 8, Retry: &Retry{NotReady: forEver}}) // without a time-out
+		other.send(wet, aMessage(wet, 0))                                                    // the peer says that its domain has the queue
+		other.want(0, iwarp.Success, iwarp.OpSend)
+		ch := client.connectAs(2, ChannelAttr{Service: 7, Retry: &Retry{Timeout: 14, Count: 2, NotReady: forEver}})
+		const timeout = 4096 << 14
+		client.send(ch, aMessage(ch, 1), aMessage(ch, 2))
+		signs := func() uint64 {
+			ch.mu.Lock()
+			defer ch.mu.Unlock()
+			return ch.signs
+		}
+		looked := func() bool {
 			a.Transport.mu.Lock()
 			defer a.Transport.mu.Unlock()
-			return len(a.watches) == 1 && a.watches[0].signs == signs() && !a.watches[0].asked
-		})
-		if ch.Err() != nil {
-			t.Fatal(i, ch.Err())
+			return len(a.watches) == 1 && !a.watches[0].since.IsZero()
 		}
-	}
-	// The peer hangs: its event loop waits for a lock that the next message needs.
-	release := hold(&b.allPeers()[0].talking().ledger.mu)
-	defer release()
-	other.send(wet, aMessage(wet, 1))
-	clk.past.Add(3*timeout - 1)
-	a.wake()
-	n.until("the peer is asked", func() bool {
-		a.Transport.mu.Lock()
-		defer a.Transport.mu.Unlock()
-		return len(a.watches) == 1 && a.watches[0].asked
+		n.until("the request is watched", looked)
+		for i := range 10 { // ten times as long as it would bear silence
+			was := signs()
+			clk.past.Add(timeout)
+			a.wake()
+			n.until("the peer answers", func() bool { return signs() > was })
+			n.until("the answer is seen", when(&a.Transport.mu, func() bool { return len(a.watches) == 1 && a.watches[0].signs == signs() && !a.watches[0].asked }))
+			if ch.Err() != nil {
+				t.Fatal(i, ch.Err())
+			}
+		}
+		defer b.mute()()
+		other.send(wet, aMessage(wet, 1))
+		clk.past.Add(3*timeout - 1)
+		a.wake()
+		n.until("the peer is asked", when(&a.Transport.mu, func() bool { return len(a.watches) == 1 && a.watches[0].asked }))
+		if ch.Err() != nil {
+			t.Fatal(ch.Err())
+		}
+		clk.past.Add(1)
+		a.wake()
+		client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
+		client.want(2, iwarp.Flushed, iwarp.OpSend)
+		if !errors.Is(ch.Err(), objects.ErrRetry) {
+			t.Error(ch.Err())
+		}
 	})
-	if ch.Err() != nil {
-		t.Fatal(ch.Err())
-	}
-	clk.past.Add(1)
-	a.wake()
-	client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
-	client.want(2, iwarp.Flushed, iwarp.OpSend)
-	if !errors.Is(ch.Err(), objects.ErrRetry) {
-		t.Error(ch.Err())
-	}
 }
 
 // A queue that stays dry ends the initiator when a message was offered again as often as its
@@ -238,147 +204,137 @@ func TestASilentPeerExceedsRetries(t *testing.T) {
 // queue go on.
 func TestADryQueueExceedsRNRRetries(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	srq, m := server.serve(7, 0, 100)
-	patient, client := a.app(""), a.app("")
-	first := patient.connect(2, 7)
-	patient.send(first, aMessage(first, 1))
-	for retries := range uint8(3) {
-		ch := client.connectAs(2, ChannelAttr{Service: 7, Retry: &Retry{NotReady: retries}})
-		if err := server.ModifyTarget(server.dom, ch.Target().Number, objects.Attr{State: objects.StateRTS, MinRNRTimer: 20},
-			objects.MaskState|objects.MaskTimeout|objects.MaskMinRNRTimer); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		n, a, b := twoHosts(t, hostOptions{})
+		server := b.app("")
+		srq, m := server.serve(7, 0, 100)
+		patient, client := a.app(""), a.app("")
+		first := patient.connect(2, 7)
+		patient.send(first, aMessage(first, 1))
+		for retries := range uint8(3) {
+			ch := client.connectAs(2, ChannelAttr{Service: 7, Retry: &Retry{NotReady: retries}})
+			if err := server.ModifyTarget(server.dom, ch.Target().Number, objects.Attr{State: objects.StateRTS, MinRNRTimer: 20},
+				objects.MaskState|objects.MaskTimeout|objects.MaskMinRNRTimer); err != nil {
+				t.Fatal(err)
+			}
+			const timer = 10240 * time.Microsecond
+			n.until("the initiator hears", when(&ch.mu, func() bool { return ch.limits.wait() == timer }))
+			start := time.Now()
+			client.send(ch, aMessage(ch, 2), aMessage(ch, 3))
+			client.want(2, iwarp.ReceiverNotReady, iwarp.OpSend)
+			if d := time.Since(start); d < time.Duration(retries)*timer {
+				t.Errorf("%d retries took %v", retries, d)
+			}
+			client.want(3, iwarp.Flushed, iwarp.OpSend)
+			<-ch.Done()
+			if !errors.Is(ch.Err(), objects.ErrDry) {
+				t.Error(ch.Err())
+			}
+			server.ends(ch, objects.EventQPFatal) // its peer is gone
 		}
-		const timer = 10240 * time.Microsecond
-		n.until("the initiator hears", func() bool {
-			ch.mu.Lock()
-			defer ch.mu.Unlock()
-			return ch.limits.wait() == timer
-		})
-		start := time.Now()
-		client.send(ch, aMessage(ch, 2), aMessage(ch, 3))
-		client.want(2, iwarp.ReceiverNotReady, iwarp.OpSend)
-		if d := time.Since(start); d < time.Duration(retries)*timer {
-			t.Errorf("%d retries took %v", retries, d)
-		}
-		client.want(3, iwarp.Flushed, iwarp.OpSend)
-		<-ch.Done()
-		if !errors.Is(ch.Err(), objects.ErrDry) {
-			t.Error(ch.Err())
-		}
-		server.ends(ch, objects.EventQPFatal) // its peer is gone
-	}
-	if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: 9, SGE: []iwarp.SGE{m.SGE(0, 1)}}); err != nil {
-		t.Fatal(err)
-	}
-	patient.want(1, iwarp.RemoteInvalid, iwarp.OpSend) // too long, but it has waited
+		post(t, srq, 9, m.SGE(0, 1))
+		patient.want(1, iwarp.RemoteInvalid, iwarp.OpSend) // too long, but it has waited
+	})
 }
 
 // In StateSQD nothing is started; what was started ends, and then the session hears it, if it
 // asked to. What was posted meanwhile starts in StateRTS.
 func TestASendQueueIsDrained(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	srq, m := server.serve(7, 0, 100)
-	client := a.app("")
-	ch := client.connect(2, 7)
-	client.send(ch, aMessage(ch, 1))
-	n.until("it is started", func() bool {
-		ch.mu.Lock()
-		defer ch.mu.Unlock()
-		return ch.started == 1
-	})
-	if err := ch.Initiator().Modify(objects.Attr{State: objects.StateSQD, SQDNotify: true}, objects.MaskState|objects.MaskSQDNotify); err != nil {
-		t.Fatal(err)
-	}
-	client.send(ch, aMessage(ch, 2))
-	back := func() error { return ch.Initiator().Modify(objects.Attr{State: objects.StateRTS}, objects.MaskState) }
-	if err := back(); !errors.Is(err, objects.ErrState) {
-		t.Error("while it drains:", err)
-	}
-	give := func(id uint64) {
-		if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: id, SGE: []iwarp.SGE{m.SGE(0, 0)}}); err != nil {
+	bubble(t, func(t *testing.T) {
+		n, a, b := twoHosts(t, hostOptions{})
+		server := b.app("")
+		srq, m := server.serve(7, 0, 100)
+		client := a.app("")
+		ch := client.connect(2, 7)
+		client.send(ch, aMessage(ch, 1))
+		n.until("it is started", when(&ch.mu, func() bool { return ch.started == 1 }))
+		if err := ch.Initiator().Modify(objects.Attr{State: objects.StateSQD, SQDNotify: true}, objects.MaskState|objects.MaskSQDNotify); err != nil {
 			t.Fatal(err)
 		}
-	}
-	give(1)
-	client.want(1, iwarp.RemoteInvalid, iwarp.OpSend)
-	if e := client.event(); e.Kind != objects.EventSQDrained || e.Object != ch.Ref() {
-		t.Errorf("%+v", e)
-	}
-	a.cut() // the state outlives connections
-	n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
-	var c [1]iwarp.Completion
-	if client.cq.Poll(c[:]) != 0 {
-		t.Errorf("%+v", c)
-	}
-	if err := back(); err != nil {
-		t.Fatal(err)
-	}
-	client.want(2, iwarp.RemoteInvalid, iwarp.OpSend)
+		client.send(ch, aMessage(ch, 2))
+		back := func() error { return ch.Initiator().Modify(objects.Attr{State: objects.StateRTS}, objects.MaskState) }
+		if err := back(); !errors.Is(err, objects.ErrState) {
+			t.Error("while it drains:", err)
+		}
+		give := func(id uint64) {
+			post(t, srq, id, m.SGE(0, 0))
+		}
+		give(1)
+		client.want(1, iwarp.RemoteInvalid, iwarp.OpSend)
+		client.hears(objects.EventSQDrained, ch.Ref())
+		a.cut() // the state outlives connections
+		n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
+		var c [1]iwarp.Completion
+		if client.cq.Poll(c[:]) != 0 {
+			t.Errorf("%+v", c)
+		}
+		if err := back(); err != nil {
+			t.Fatal(err)
+		}
+		client.want(2, iwarp.RemoteInvalid, iwarp.OpSend)
+	})
 }
 
 // A session may drain its initiator by moving it to the error state: the completion of what it
 // posts then comes behind all others.
 func TestAMarkerComesBehindAllOthers(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	server.serve(7, 2, 100)
-	client := a.app("")
-	ch := client.connect(2, 7)
-	for i := range 100 { // two are taken, some are with the connection, the rest waits
-		client.send(ch, aMessage(ch, uint64(i)))
-	}
-	if err := ch.Initiator().Modify(objects.Attr{State: objects.StateError}, objects.MaskState); err != nil {
-		t.Fatal(err)
-	}
-	client.send(ch, aMessage(ch, 100))
-	for i := range uint64(101) {
-		if c := client.next(); c.ID != i || c.Status != iwarp.Flushed && (c.Status != iwarp.Success || i > 1) {
-			t.Fatalf("%+v, want %d", c, i)
+	bubble(t, func(t *testing.T) {
+		_, a, b := twoHosts(t, hostOptions{})
+		server := b.app("")
+		server.serve(7, 2, 100)
+		client := a.app("")
+		ch := client.connect(2, 7)
+		for i := range 100 { // two are taken, some are with the connection, the rest waits
+			client.send(ch, aMessage(ch, uint64(i)))
 		}
-	}
-	// A reset discards what is posted, and takes no more.
-	ch = client.connect(2, 7)
-	client.send(ch, aMessage(ch, 1))
-	if err := ch.Initiator().Modify(objects.Attr{State: objects.StateReset}, objects.MaskState); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.PostSend(aMessage(ch, 2)); !errors.Is(err, objects.ErrState) {
-		t.Error(err)
-	}
-	<-ch.Done()
-	var c [1]iwarp.Completion
-	if client.cq.Poll(c[:]) != 0 {
-		t.Errorf("%+v", c)
-	}
+		if err := ch.Initiator().Modify(objects.Attr{State: objects.StateError}, objects.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		client.send(ch, aMessage(ch, 100))
+		for i := range uint64(101) {
+			if c := client.next(); c.ID != i || c.Status != iwarp.Flushed && (c.Status != iwarp.Success || i > 1) {
+				t.Fatalf("%+v, want %d", c, i)
+			}
+		}
+		// A reset discards what is posted, and takes no more.
+		ch = client.connect(2, 7)
+		client.send(ch, aMessage(ch, 1))
+		if err := ch.Initiator().Modify(objects.Attr{State: objects.StateReset}, objects.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ch.PostSend(aMessage(ch, 2)); !errors.Is(err, objects.ErrState) {
+			t.Error(err)
+		}
+		<-ch.Done()
+		var c [1]iwarp.Completion
+		if client.cq.Poll(c[:]) != 0 {
+			t.Errorf("%+v", c)
+		}
+	})
 }
 
 // The path MTU that both sides have agreed on bounds the segments of what the initiator sends.
 func TestThePathMTUBindsSegments(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	server.serve(7, 2, 100)
-	client := a.app("")
-	for want, mtu := range map[uint32]int{1024: 1024, 65535: 0} {
-		ch := client.connectAs(2, ChannelAttr{Service: 7, MTU: mtu})
-		client.send(ch, aMessage(ch, 1))
-		client.want(1, iwarp.Success, iwarp.OpSend)
-		ch.mu.Lock()
-		if got := ch.batch[:1][0].Segment; got != want || ch.attrs.PathMTU != int(want) {
-			t.Errorf("segments of up to %d, MTU %d, want %d", got, ch.attrs.PathMTU, want)
+	bubble(t, func(t *testing.T) {
+		_, a, b := twoHosts(t, hostOptions{})
+		server := b.app("")
+		server.serve(7, 2, 100)
+		client := a.app("")
+		for want, mtu := range map[uint32]int{1024: 1024, 65535: 0} {
+			ch := client.connectAs(2, ChannelAttr{Service: 7, MTU: mtu})
+			client.send(ch, aMessage(ch, 1))
+			client.want(1, iwarp.Success, iwarp.OpSend)
+			ch.mu.Lock()
+			if got := ch.batch[:1][0].Segment; got != want || ch.attrs.PathMTU != int(want) {
+				t.Errorf("segments of up to %d, MTU %d, want %d", got, ch.attrs.PathMTU, want)
+			}
+			ch.mu.Unlock()
+			if info, err := server.QueryTarget(server.dom, ch.Target().Number); err != nil || info.Attr.PathMTU != int(want) {
+				t.Errorf("%+v, %v", info.Attr, err)
+			}
 		}
-		ch.mu.Unlock()
-		if info, err := server.QueryTarget(server.dom, ch.Target().Number); err != nil || info.Attr.PathMTU != int(want) {
-			t.Errorf("%+v, %v", info.Attr, err)
-		}
-	}
+	})
 }

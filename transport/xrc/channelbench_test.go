@@ -19,8 +19,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, size int) *bench {
-	n := newNet(t, hostOptions{fabric: Options{CRC: CRCOff}})
-	a, b := n.host(1), n.host(2)
+	_, a, b := twoHosts(t, hostOptions{fabric: Options{CRC: CRCOff}})
 	x := &bench{client: a.app(""), server: b.app(""), size: size}
 	x.srq, x.m = x.server.serve(7, 512, size)
 	x.ch = x.client.connect(2, 7)

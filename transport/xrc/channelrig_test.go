@@ -1,11 +1,11 @@
 package xrc
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"os"
-	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,10 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -28,6 +27,30 @@ func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// bubble runs a test in virtual time, with its transports on a network in memory: see
+// memnet.Bubble.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	memnet.Bubble(t, memnet.Options{}, f)
+}
+
+// bubbleOn is bubble with a network that is set up by o.
+func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
+	t.Helper()
+	memnet.Bubble(t, o, f)
+}
+
+// lan is a network on which everything takes time: what a test ends at once is under way.
+var lan = memnet.Options{Latency: 50 * time.Microsecond}
+
+// networkOf is the network in memory of a test in a bubble, nil for other tests.
+func networkOf(t testing.TB) *memnet.Network {
+	if n, ok := t.(*hostNet); ok {
+		t = n.TB
+	}
+	return memnet.Of(t)
 }
 
 // network makes tests that run at once independent, in this process and in others:
@@ -50,6 +73,13 @@ type hostNet struct {
 func newNet(t testing.TB, o hostOptions) *hostNet {
 	t.Helper()
 	return &hostNet{TB: t, n: byte(network.Add(1)), options: o}
+}
+
+// twoHosts are those that most tests need.
+func twoHosts(t testing.TB, o hostOptions) (n *hostNet, a, b *host) {
+	t.Helper()
+	n = newNet(t, o)
+	return n, n.host(1), n.host(2)
 }
 
 func (n *hostNet) addr(i byte) netip.Addr {
@@ -77,10 +107,14 @@ func (n *hostNet) host(i byte) *host {
 	o.XRC, o.EventLoops, o.Port = n.options.xrc, 1, channelPort
 	o.Addresses = []netip.Addr{h.addr}
 	o.Want = h.want
+	o.Interval = cmp.Or(o.Interval, time.Hour) // what is told is not found out by asking
 	if os.Getenv("FABRIC_LOG") != "" {
 		o.Logger, _ = zap.NewDevelopment()
 	}
 	var err error
+	if m := networkOf(n); m != nil {
+		o.Network = m
+	}
 	if h.Transport, err = New(o); err != nil {
 		n.Fatal(err)
 	}
@@ -257,166 +291,46 @@ func (h *host) connections() (n int) {
 	return n
 }
 
-// app is a process on a host.
-type app struct {
-	*objects.Session
-	h   *host
-	dom *objects.Domain
-	pd  *objects.PD
-	cq  *objects.CQ
+// when asks with a lock held.
+func when(lock sync.Locker, ok func() bool) func() bool {
+	return func() bool {
+		lock.Lock()
+		defer lock.Unlock()
+		return ok()
+	}
 }
 
-// app starts a process in the domain of a job; the empty job is a private one.
-func (h *host) app(job string) *app {
-	t := h.n
-	t.Helper()
-	s, err := h.objects.NewSession(objects.SessionConfig{Name: job})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &app{Session: s, h: h}
-	fd := -1
-	if job != "" {
-		file, err := os.OpenFile(filepath.Join(os.TempDir(), "fabric-test-"+job), os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			t.Fatal(err)
+// mute holds back whatever the host sends: its peers' TCP and transports hear nothing of it.
+func (h *host) mute() (release func()) {
+	return networkOf(h.n).Hold(func(from, _ netip.AddrPort) bool { return from.Addr() == h.addr })
+}
+
+// spin is until for tests in which somebody waits for a lock: virtual time stands still then.
+func (n *hostNet) spin(what string, ok func() bool) {
+	n.Helper()
+	for range 10_000_000 {
+		if ok() {
+			return
 		}
-		t.Cleanup(func() { _ = os.Remove(file.Name()) })
-		defer file.Close()
-		fd = int(file.Fd())
+		runtime.Gosched()
 	}
-	if a.dom, err = s.OpenDomain(fd, os.O_CREATE); err != nil {
-		t.Fatal(err)
-	}
-	if a.pd, err = s.AllocPD(); err != nil {
-		t.Fatal(err)
-	}
-	if a.cq, err = s.CreateCQ(8192); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil && !errors.Is(err, objects.ErrClosed) {
-			t.Error(err)
-		}
-	})
-	return a
-}
-
-// serve makes a queue with n receives of size bytes and advertises it.
-func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *iwarp.MR) {
-	t := a.h.n
-	t.Helper()
-	srq, err := a.CreateSRQ(objects.SRQAttr{Domain: a.dom, PD: a.pd, CQ: a.cq, MaxWR: 1024})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := a.region(max(n*size, 1), mr.LocalWrite)
-	for i := range n {
-		if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{m.SGE(i*size, size)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := a.Advertise(objects.ServiceAttr{ID: service, Domain: a.dom, SRQ: srq, Access: mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic}); err != nil {
-		t.Fatal(err)
-	}
-	return srq, m
-}
-
-func (a *app) region(n int, rights mr.Rights) *iwarp.MR {
-	t := a.h.n
-	t.Helper()
-	m, err := a.pd.RegMR(make([]byte, n), rights, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// connect makes a channel to a service at host i.
-func (a *app) connect(i byte, service uint64) *Channel {
-	t := a.h.n
-	t.Helper()
-	ch, err := a.h.Connect(within(t), a.Session, ChannelAttr{PD: a.pd, CQ: a.cq, Remote: t.addr(i), Service: service, Reads: 4, MaxSend: 512})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
-}
-
-// next waits for one completion.
-func (a *app) next() iwarp.Completion {
-	t := a.h.n
-	t.Helper()
-	var c [1]iwarp.Completion
-	for a.cq.Poll(c[:]) == 0 {
-		if err := a.cq.Wait(within(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c[0]
-}
-
-func (a *app) want(id uint64, status iwarp.Status, op iwarp.Op) iwarp.Completion {
-	t := a.h.n
-	t.Helper()
-	c := a.next()
-	if c.ID != id || c.Status != status || status == iwarp.Success && c.Op != op {
-		t.Fatalf("completed %+v, want %d: %v, %v", c, id, status, op)
-	}
-	return c
-}
-
-func (a *app) send(ch *Channel, list ...iwarp.WorkRequest) {
-	t := a.h.n
-	t.Helper()
-	if n, err := ch.PostSend(list...); err != nil || n != len(list) {
-		t.Fatalf("%d of %d posted: %v", n, len(list), err)
-	}
-}
-
-// NextEvent is that of the session without the event of a target's first message.
-func (a *app) NextEvent(ctx context.Context) (objects.Event, error) {
-	for {
-		e, err := a.Session.NextEvent(ctx)
-		if err != nil || e.Kind != objects.EventCommEstablished {
-			return e, err
-		}
-		_ = a.Ack(e)
-	}
-}
-
-// PollEvent is as NextEvent.
-func (a *app) PollEvent() (objects.Event, bool) {
-	for {
-		e, ok := a.Session.PollEvent()
-		if !ok || e.Kind != objects.EventCommEstablished {
-			return e, ok
-		}
-		_ = a.Ack(e)
-	}
-}
-
-// event waits for an event of the session and acknowledges it.
-func (a *app) event() objects.Event {
-	t := a.h.n
-	t.Helper()
-	e, err := a.NextEvent(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = a.Ack(e)
-	return e
+	n.Fatal("never:", what)
 }
 
 // until waits for something that comes by itself, in steps that nothing tells of.
 func (n *hostNet) until(what string, ok func() bool) {
 	n.Helper()
+	eventually(n, what, ok)
+}
+
+// eventually waits for what no event tells.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
+	for end := time.Now().Add(transporttest.Patience); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			n.Fatal("never:", what)
+			t.Fatal("never:", what)
 		}
-		<-tick.C
 	}
 }

@@ -3,7 +3,6 @@ package xrc
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -12,35 +11,32 @@ import (
 // though none of them completes.
 func TestFullSendQueueTellsThoseWhoWait(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{fabric: Options{Interval: time.Hour}}) // so that nothing else is sent
-	a, b := n.host(1), n.host(2)
-	server, client := b.app(""), a.app("")
-	server.serve(7, 16, 8)
-	good := client.connect(2, 7)
-	client.send(good, aMessage(good, 1)) // the peer has told that the channel reaches the queue
-	client.want(1, iwarp.Success, iwarp.OpSend)
-	l := a.theLink(0)
-	for service, waits := uint64(100), false; !waits; service++ { // what was due before Cork may yet leave, and leaves places
-		empty, _ := server.serve(service, 0, 8)
-		dry := client.connectAs(2, ChannelAttr{Service: service, MaxSend: 1024})
-		toEmpty := aMessage(dry, 2)
-		toEmpty.Queue = empty.Num()
-		client.send(dry, toEmpty)
-		n.until("the peer to tell of the empty queue", func() bool {
-			dry.mu.Lock()
-			defer dry.mu.Unlock()
-			return dry.started == 1
-		})
-		l.qp.Cork()
-		client.send(dry, slices.Repeat([]iwarp.WorkRequest{toEmpty}, 600)...)
-		client.send(good, aMessage(good, 3))
-		good.mu.Lock()
-		waits = good.waiting.Len() == 1
-		good.mu.Unlock()
-		l.qp.Uncork()
-		client.want(3, iwarp.Success, iwarp.OpSend)
-		if err := dry.Close(within(t)); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		n, a, b := twoHosts(t, hostOptions{})
+		server, client := b.app(""), a.app("")
+		server.serve(7, 16, 8)
+		good := client.connect(2, 7)
+		client.send(good, aMessage(good, 1)) // the peer has told that the channel reaches the queue
+		client.want(1, iwarp.Success, iwarp.OpSend)
+		l := a.theLink(0)
+		for service, waits := uint64(100), false; !waits; service++ { // what was due before Cork may yet leave, and leaves places
+			empty, _ := server.serve(service, 0, 8)
+			dry := client.connectAs(2, ChannelAttr{Service: service, MaxSend: 1024})
+			toEmpty := aMessage(dry, 2)
+			toEmpty.Queue = empty.Num()
+			client.send(dry, toEmpty)
+			n.until("the peer to tell of the empty queue", when(&dry.mu, func() bool { return dry.started == 1 }))
+			l.qp.Cork()
+			client.send(dry, slices.Repeat([]iwarp.WorkRequest{toEmpty}, 600)...)
+			client.send(good, aMessage(good, 3))
+			good.mu.Lock()
+			waits = good.waiting.Len() == 1
+			good.mu.Unlock()
+			l.qp.Uncork()
+			client.want(3, iwarp.Success, iwarp.OpSend)
+			if err := dry.Close(within(t)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
+	})
 }

@@ -21,6 +21,9 @@ func newTransport(t testing.TB, o Options) *Transport {
 	if o.Port == 0 {
 		o.Port = testPort
 	}
+	if m := networkOf(t); m != nil {
+		o.Network = m
+	}
 	tr, err := New(o)
 	if err != nil {
 		t.Fatal(err)

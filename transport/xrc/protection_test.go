@@ -48,165 +48,159 @@ func (a *app) noticesNothing(m *iwarp.MR) {
 // refused, for the request alone (dossier, test 41).
 func TestXRCREQ47AKeyWithAnotherProcesssQueueOnTheWire(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, unpaced)
-	a, b := n.host(1), n.host(2)
-	x, y := b.app("job47"), b.app("job47")
-	qx, _ := x.serve(1, 4, 64)
-	qy, _ := y.serve(2, 4, 64)
-	mx, my, open := x.region(64, everyRight), y.region(64, everyRight), x.region(64, everyRight)
-	client := a.app("")
-	local := client.region(64, mr.LocalWrite)
-	ch := client.connect(2, 1)
-	if _, err := ch.Join(within(t), 2); err != nil {
-		t.Fatal(err)
-	}
-	for _, op := range taggedOps {
-		for _, c := range []struct {
-			queue *objects.SRQ
-			m     *iwarp.MR
-			want  iwarp.Status
-		}{{qy, mx, iwarp.RemoteAccess}, {qx, my, iwarp.RemoteAccess}, {qx, open, iwarp.Success}} {
-			client.send(ch, tagged(op, c.queue.Num(), c.m, local))
-			client.want(uint64(c.queue.Num()), c.want, op)
+	bubble(t, func(t *testing.T) {
+		_, a, b := twoHosts(t, unpaced)
+		x, y := b.app("job47"), b.app("job47")
+		qx, _ := x.serve(1, 4, 64)
+		qy, _ := y.serve(2, 4, 64)
+		mx, my, open := x.region(64, everyRight), y.region(64, everyRight), x.region(64, everyRight)
+		client := a.app("")
+		local := client.region(64, mr.LocalWrite)
+		ch := client.connect(2, 1)
+		if _, err := ch.Join(within(t), 2); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := ch.PostSend(iwarp.WorkRequest{Op: iwarp.OpRead, RemoteKey: open.Key(), SGE: []iwarp.SGE{local.SGE(0, 8)}}); err == nil {
-		t.Error("a read that names no queue was posted")
-	}
-	x.noticesNothing(mx)
-	y.noticesNothing(my)
-	client.send(ch, aMessage(ch, 5))
-	client.want(5, iwarp.Success, iwarp.OpSend)
-	if a.dials.Load() != 1 || ch.Err() != nil {
-		t.Errorf("%d connections, %v", a.dials.Load(), ch.Err())
-	}
+		for _, op := range taggedOps {
+			for _, c := range []struct {
+				queue *objects.SRQ
+				m     *iwarp.MR
+				want  iwarp.Status
+			}{{qy, mx, iwarp.RemoteAccess}, {qx, my, iwarp.RemoteAccess}, {qx, open, iwarp.Success}} {
+				client.send(ch, tagged(op, c.queue.Num(), c.m, local))
+				client.want(uint64(c.queue.Num()), c.want, op)
+			}
+		}
+		if _, err := ch.PostSend(iwarp.WorkRequest{Op: iwarp.OpRead, RemoteKey: open.Key(), SGE: []iwarp.SGE{local.SGE(0, 8)}}); err == nil {
+			t.Error("a read that names no queue was posted")
+		}
+		x.noticesNothing(mx)
+		y.noticesNothing(my)
+		client.send(ch, aMessage(ch, 5))
+		client.want(5, iwarp.Success, iwarp.OpSend)
+		if a.dials.Load() != 1 || ch.Err() != nil {
+			t.Errorf("%d connections, %v", a.dials.Load(), ch.Err())
+		}
+	})
 }
 
 // A peer with a target in job X knows a key of job Y, and tries all small numbers and some of
 // each kind of the others: all are refused. With job X's own key one number is good.
 func TestXRCREQ47ScanOfNumbersWithAKeyOnTheWire(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, unpaced)
-	a, b := n.host(1), n.host(2)
-	x, y := b.app("x47"), b.app("y47")
-	qx, _ := x.serve(1, 4, 64)
-	qy, _ := y.serve(2, 4, 64)
-	mx, my := x.region(64, everyRight), y.region(64, everyRight)
-	client := a.app("")
-	ch := client.connect(2, 1)
+	bubble(t, func(t *testing.T) {
+		n, a, b := twoHosts(t, unpaced)
+		x, y := b.app("x47"), b.app("y47")
+		qx, _ := x.serve(1, 4, 64)
+		qy, _ := y.serve(2, 4, 64)
+		mx, my := x.region(64, everyRight), y.region(64, everyRight)
+		client := a.app("")
+		ch := client.connect(2, 1)
 
-	// The rest is done by a process of the client's host that speaks the protocol itself, for
-	// a channel refuses the numbers that are not for channels.
-	greet := hello{generation: 1, link: 1, queue: 0x200000, initiator: anInitiator(0x400009, 1), target: anInitiator(0x800009, 1)}.bytes()
-	qp, cq, _, err := rawLink(t, n, 1, b, greet, &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5,
-		Protection: func(uint32, mr.Rights) *mr.Domain { return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	local, err := qp.PD().RegMR(make([]byte, 64), mr.LocalWrite, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	numbers := []uint32{qx.Num(), qy.Num(), controlQueue, b.rds.number, 0xFFFFFE}
-	for k := uint32(0); k < 1<<12; k++ {
-		numbers = append(numbers, k)
-	}
-	for k := uint32(1 << 12); k < 1<<24; k += 4099 {
-		numbers = append(numbers, k, objects.PortQueue(uint16(k)))
-	}
-	slices.Sort(numbers)
-	numbers = slices.Compact(numbers)
-	numbers = slices.DeleteFunc(numbers, func(k uint32) bool { return k > maxSRQN })
-	scan := func(op iwarp.Op, m *iwarp.MR, good uint32) {
-		t.Helper()
-		for list := range slices.Chunk(numbers, 32) {
-			for _, k := range list {
-				w := tagged(op, k, m, local)
-				if _, err := qp.PostSend(w); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for range list {
-				var c [1]iwarp.Completion
-				for cq.Poll(c[:]) == 0 {
-					if err := cq.Wait(within(t)); err != nil {
+		// The rest is done by a process of the client's host that speaks the protocol itself, for
+		// a channel refuses the numbers that are not for channels.
+		greet := hello{generation: 1, link: 1, queue: 0x200000, initiator: anInitiator(0x400009, 1), target: anInitiator(0x800009, 1)}.bytes()
+		qp, cq, _, err := rawLink(t, n, 1, b, greet, &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5,
+			Protection: func(uint32, mr.Rights) *mr.Domain { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		local, err := qp.PD().RegMR(make([]byte, 64), mr.LocalWrite, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := []uint32{qx.Num(), qy.Num(), controlQueue, b.rds.number, 0xFFFFFE}
+		for k := uint32(0); k < 1<<11; k++ {
+			numbers = append(numbers, k)
+		}
+		for k := uint32(1 << 11); k < 1<<24; k += 40_993 {
+			numbers = append(numbers, k, objects.PortQueue(uint16(k)))
+		}
+		slices.Sort(numbers)
+		numbers = slices.Compact(numbers)
+		numbers = slices.DeleteFunc(numbers, func(k uint32) bool { return k > maxSRQN })
+		scan := func(op iwarp.Op, m *iwarp.MR, good uint32) {
+			t.Helper()
+			for list := range slices.Chunk(numbers, 32) {
+				for _, k := range list {
+					w := tagged(op, k, m, local)
+					if _, err := qp.PostSend(w); err != nil {
 						t.Fatal(err)
 					}
 				}
-				want := iwarp.RemoteAccess
-				if good != 0 && c[0].ID == uint64(good) {
-					want = iwarp.Success
-				}
-				if c[0].Status != want {
-					t.Fatalf("%v with number %#x: %v, want %v", op, c[0].ID, c[0].Status, want)
+				for range list {
+					c := nextOf(t, cq)
+					want := iwarp.RemoteAccess
+					if good != 0 && c.ID == uint64(good) {
+						want = iwarp.Success
+					}
+					if c.Status != want {
+						t.Fatalf("%v with number %#x: %v, want %v", op, c.ID, c.Status, want)
+					}
 				}
 			}
 		}
-	}
-	for _, op := range taggedOps {
-		scan(op, my, 0)
-		scan(op, mx, qx.Num())
-	}
-	if qp.Err() != nil || ch.Err() != nil {
-		t.Error(qp.Err(), ch.Err())
-	}
-	y.noticesNothing(my)
-	if qy.Query().Posted != 4 {
-		t.Errorf("%+v", qy.Query())
-	}
-	// Job Y's queue by job X's target, too: as a queue that there is not (dossier, test 39).
-	w := aMessage(ch, 6)
-	w.Queue = qy.Num()
-	client.send(ch, w)
-	client.want(6, iwarp.RemoteInvalidRD, iwarp.OpSend)
-	client.send(ch, aMessage(ch, 7))
-	client.want(7, iwarp.Success, iwarp.OpSend)
-	if qy.Query().Posted != 4 {
-		t.Errorf("%+v", qy.Query())
-	}
+		for _, op := range taggedOps {
+			scan(op, my, 0)
+			scan(op, mx, qx.Num())
+		}
+		if qp.Err() != nil || ch.Err() != nil {
+			t.Error(qp.Err(), ch.Err())
+		}
+		y.noticesNothing(my)
+		if qy.Query().Posted != 4 {
+			t.Errorf("%+v", qy.Query())
+		}
+		// Job Y's queue by job X's target, too: as a queue that there is not (dossier, test 39).
+		w := aMessage(ch, 6)
+		w.Queue = qy.Num()
+		client.send(ch, w)
+		client.want(6, iwarp.RemoteInvalidRD, iwarp.OpSend)
+		client.send(ch, aMessage(ch, 7))
+		client.want(7, iwarp.Success, iwarp.OpSend)
+		if qy.Query().Posted != 4 {
+			t.Errorf("%+v", qy.Query())
+		}
+	})
 }
 
 // A peer that lacks the capability reaches no region, whose key ever it knows.
 func TestPeersThatNameNoQueueReachNothing(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, unpaced)
-	b := n.host(2)
-	x := b.app("")
-	x.serve(1, 4, 64)
-	mx := x.region(64, everyRight)
-	q, err := b.NewQueue("application")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
-	owner := b.Regions().NewOwner(mr.OwnerConfig{})
-	greet := hello{generation: 1, link: 1, queue: 0x200000, initiator: anInitiator(0x400009, 1), target: anInitiator(0x800009, 1)}.bytes()
-	qp, cq, _, err := rawLink(t, n, 1, b, greet, &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := func(key mr.Key) {
-		t.Helper()
-		if _, err := qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpWrite, Flags: iwarp.Signaled, RemoteKey: key, Inline: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-		var c [1]iwarp.Completion
-		for cq.Poll(c[:]) == 0 {
-			if err := cq.Wait(within(t)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if c[0].Status != iwarp.RemoteAccess {
-			t.Error(c[0].Status)
-		}
-	}
-	refused(mx.Key())
-	for _, d := range []*mr.Domain{b.Domain(), q.Domain()} {
-		key, err := owner.Map(make([]byte, 8), mr.Options{Domain: d, Rights: everyRight})
+	bubble(t, func(t *testing.T) {
+		n := newNet(t, unpaced)
+		b := n.host(2)
+		x := b.app("")
+		x.serve(1, 4, 64)
+		mx := x.region(64, everyRight)
+		q, err := b.NewQueue("application")
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused(key)
-	}
-	x.noticesNothing(mx)
+		defer q.Close()
+		owner := b.Regions().NewOwner(mr.OwnerConfig{})
+		greet := hello{generation: 1, link: 1, queue: 0x200000, initiator: anInitiator(0x400009, 1), target: anInitiator(0x800009, 1)}.bytes()
+		qp, cq, _, err := rawLink(t, n, 1, b, greet, &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := func(key mr.Key) {
+			t.Helper()
+			if _, err := qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpWrite, Flags: iwarp.Signaled, RemoteKey: key, Inline: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+			c := nextOf(t, cq)
+			if c.Status != iwarp.RemoteAccess {
+				t.Error(c.Status)
+			}
+		}
+		refused(mx.Key())
+		for _, d := range []*mr.Domain{b.Domain(), q.Domain()} {
+			key, err := owner.Map(make([]byte, 8), mr.Options{Domain: d, Rights: everyRight})
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused(key)
+		}
+		x.noticesNothing(mx)
+	})
 }

@@ -1,13 +1,11 @@
 package xrc
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
@@ -23,20 +21,15 @@ type sorting struct {
 	queue uint32         // guarded by mu
 	names map[uint32]int // guarded by mu: what a test calls its queues; by number
 	news  []string       // guarded by mu
-	more  chan struct{}
 	over  chan struct{}
 }
 
 func newSorting() *sorting {
-	return &sorting{queue: transport.FirstQueue, more: make(chan struct{}, 1), over: make(chan struct{})}
+	return &sorting{queue: transport.FirstQueue, over: make(chan struct{})}
 }
 
 func (s *sorting) note(format string, args ...any) {
 	s.news = append(s.news, fmt.Sprintf(format, args...))
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
 }
 
 func (s *sorting) Message(h *wire.Header, _ []byte, owned *buf.Buf) {
@@ -69,27 +62,13 @@ func (s *sorting) Hold(ports []uint16, on bool) {
 // await waits until the news are these, and forgets them.
 func (s *sorting) await(t *testing.T, want ...string) {
 	t.Helper()
-	late := time.NewTimer(transporttest.Patience)
-	defer late.Stop()
-	for {
-		s.mu.Lock()
-		got := slices.Clone(s.news)
-		if len(got) >= len(want) {
-			s.news = nil
-		}
-		s.mu.Unlock()
-		if len(got) >= len(want) {
-			if !slices.Equal(got, want) {
-				t.Fatalf("%q, want %q", got, want)
-			}
-			return
-		}
-		select {
-		case <-s.more:
-		case <-late.C:
-			t.Fatalf("%q, want %q", got, want)
-		}
+	eventually(t, fmt.Sprintf("%q", want), when(&s.mu, func() bool { return len(s.news) >= len(want) }))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.news, want) {
+		t.Fatalf("%q, want %q", s.news, want)
 	}
+	s.news = nil
 }
 
 // queued are the two ends of a link, and the transport of the second.
@@ -105,9 +84,7 @@ func queued(t *testing.T) (a, b transport.Link, ha, hb *sorting, tb *Transport) 
 	if err := tb.Listen(at[1], func(l transport.Link) { accepted <- l }); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), transporttest.Patience)
-	defer cancel()
-	l, err := ta.Dial(ctx, at[0], at[1], 0)
+	l, err := ta.Dial(within(t), at[0], at[1], 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,14 +92,9 @@ func queued(t *testing.T) (a, b transport.Link, ha, hb *sorting, tb *Transport) 
 	if err := l.Start(ha); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case other := <-accepted:
-		if err := other.Start(hb); err != nil {
-			t.Fatal(err)
-		}
-		b = other
-	case <-ctx.Done():
-		t.Fatal("nothing was accepted")
+	b = <-accepted
+	if err := b.Start(hb); err != nil {
+		t.Fatal(err)
 	}
 	return l, b, ha, hb, tb
 }
@@ -140,83 +112,78 @@ func messages(ports ...uint16) (frames []transport.Frame) {
 // the order in which they were written; what is not ready is held.
 func TestMessagesComeByTheirQueues(t *testing.T) {
 	t.Parallel()
-	a, b, ha, hb, tb := queued(t)
-	var queues [4]*Queue
-	var numbers [4]uint32
-	names := make(map[uint32]int)
-	for i := 2; i < 4; i++ {
-		q, err := tb.NewQueue("test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer q.Close()
-		queues[i], numbers[i], names[q.Number()] = q, q.Number(), i
-	}
-	hb.mu.Lock()
-	hb.names = names
-	hb.mu.Unlock()
-	wantRegistered(t, tb, 1)
-	write := func(ports ...uint16) {
-		t.Helper()
-		frames := messages(ports...)
-		for end := time.Now().Add(transporttest.Patience); len(frames) > 0; {
-			n, err := a.Send(frames)
-			if err != nil || time.Now().After(end) {
-				t.Fatal(n, err)
+	bubble(t, func(t *testing.T) {
+		a, b, ha, hb, tb := queued(t)
+		var queues [4]*Queue
+		var numbers [4]uint32
+		names := make(map[uint32]int)
+		for i := 2; i < 4; i++ {
+			q, err := tb.NewQueue("test")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if n.Frames != 0 && n.Frames != len(frames) || n.Begun() {
-				t.Fatalf("%+v of %d", n, len(frames))
-			}
-			frames = frames[n.Frames:]
+			defer q.Close()
+			queues[i], numbers[i], names[q.Number()] = q, q.Number(), i
 		}
-	}
-	write(10, 20)
-	hb.await(t, "10 by 1", "20 by 1")
-	if !b.Home(10, numbers[2]) || !b.Home(20, numbers[3]) || !b.Home(30, numbers[3]) {
-		t.Fatal("a link that is up tells nothing")
-	}
-	wantRegistered(t, tb, 3)
-	queues[2].SetReady(false)
-	ha.await(t, "[10] held: true") // what is told of two queues at once has no order
-	queues[3].SetReady(false)
-	ha.await(t, "[20 30] held: true")
-	queues[3].SetReady(true)
-	ha.await(t, "[20 30] held: false")
-	write(10, 20, 30, 20, 40, 10, 10)
-	hb.await(t, "10 by 2", "20 by 3", "30 by 3", "20 by 3", "40 by 1", "10 by 2", "10 by 2")
-	if !b.Home(10, numbers[3]) {
-		t.Fatal("not told")
-	}
-	ha.await(t, "[10] held: false")
-	queues[3].SetReady(false)
-	ha.await(t, "[10 20 30] held: true")
-	// The peer must have heard of the end before it writes: what is told has no order
-	// but that of the calls for one queue.
-	queues[3].Close()
-	wantRegistered(t, tb, 2)
-	ha.await(t, "[10 20 30] held: false")
-	queues[2].SetReady(true)
-	if !b.Home(50, numbers[2]) {
-		t.Fatal("not told")
-	}
-	queues[2].SetReady(false)
-	ha.await(t, "[50] held: true")
-	write(10, 20, 50)
-	hb.await(t, "10 by 1", "20 by 1", "50 by 2")
-	if b.Home(1, 0) || b.Home(1, numbers[3]) {
-		t.Error("a queue that cannot be was told of")
-	}
-	for end := time.Now().Add(transporttest.Patience); a.Acked() < a.Stats().Written; {
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d bytes acknowledged", a.Acked(), a.Stats().Written)
+		hb.mu.Lock()
+		hb.names = names
+		hb.mu.Unlock()
+		wantRegistered(t, tb, 1)
+		write := func(ports ...uint16) {
+			t.Helper()
+			frames := messages(ports...)
+			eventually(t, "room", func() bool {
+				n, err := a.Send(frames)
+				if err != nil || n.Frames != 0 && n.Frames != len(frames) || n.Begun() {
+					t.Fatalf("%+v of %d, %v", n, len(frames), err)
+				}
+				return n.Frames == len(frames)
+			})
 		}
-	}
-	a.Close(transport.Abort)
-	<-ha.over
-	<-hb.over
-	if a.Home(1, transport.FirstQueue) || b.Home(1, numbers[2]) {
-		t.Error("a link that has ended tells")
-	}
+		write(10, 20)
+		hb.await(t, "10 by 1", "20 by 1")
+		if !b.Home(10, numbers[2]) || !b.Home(20, numbers[3]) || !b.Home(30, numbers[3]) {
+			t.Fatal("a link that is up tells nothing")
+		}
+		wantRegistered(t, tb, 3)
+		queues[2].SetReady(false)
+		ha.await(t, "[10] held: true") // what is told of two queues at once has no order
+		queues[3].SetReady(false)
+		ha.await(t, "[20 30] held: true")
+		queues[3].SetReady(true)
+		ha.await(t, "[20 30] held: false")
+		write(10, 20, 30, 20, 40, 10, 10)
+		hb.await(t, "10 by 2", "20 by 3", "30 by 3", "20 by 3", "40 by 1", "10 by 2", "10 by 2")
+		if !b.Home(10, numbers[3]) {
+			t.Fatal("not told")
+		}
+		ha.await(t, "[10] held: false")
+		queues[3].SetReady(false)
+		ha.await(t, "[10 20 30] held: true")
+		// The peer must have heard of the end before it writes: what is told has no order
+		// but that of the calls for one queue.
+		queues[3].Close()
+		wantRegistered(t, tb, 2)
+		ha.await(t, "[10 20 30] held: false")
+		queues[2].SetReady(true)
+		if !b.Home(50, numbers[2]) {
+			t.Fatal("not told")
+		}
+		queues[2].SetReady(false)
+		ha.await(t, "[50] held: true")
+		write(10, 20, 50)
+		hb.await(t, "10 by 1", "20 by 1", "50 by 2")
+		if b.Home(1, 0) || b.Home(1, numbers[3]) {
+			t.Error("a queue that cannot be was told of")
+		}
+		eventually(t, "acknowledgements", func() bool { return a.Acked() == a.Stats().Written })
+		a.Close(transport.Abort)
+		<-ha.over
+		<-hb.over
+		if a.Home(1, transport.FirstQueue) || b.Home(1, numbers[2]) {
+			t.Error("a link that has ended tells")
+		}
+	})
 }
 
 // wantRegistered waits until so many sessions are registered with the one target of RDS.
