@@ -1,28 +1,22 @@
 package rdstest
 
 import (
-	"sync"
 	"testing"
-	"testing/synctest"
+	"time"
 
 	"github.com/rds-go/rds/internal/memnet"
 )
 
-// networks are those of tests in bubbles, by their testing.TB.
-var networks sync.Map
-
-// Bubble runs a test in a bubble of testing/synctest, with a network in memory.
+// Bubble runs a test, beside other tests, in a bubble of testing/synctest, where time is virtual
+// and the sockets of transports are those of memnet.Of. Everything that the test starts has to end
+// before f returns, or in a function of t.Cleanup.
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		networks.Store(t, memnet.New(memnet.Options{}))
-		defer networks.Delete(t)
+	t.Parallel()
+	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+		// A bubble begins in 2000. A sequence number of that time does not look like one that a
+		// node has taken from its clock: see conn.Inbound.
+		<-time.After(20 * 365 * 24 * time.Hour)
 		f(t)
 	})
-}
-
-// NetworkOf is the network in memory of a test in a Bubble.
-func NetworkOf(t testing.TB) *memnet.Network {
-	n, _ := networks.Load(t)
-	return n.(*memnet.Network)
 }
