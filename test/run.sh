@@ -293,6 +293,8 @@ case " ${STAGES:-interop} " in
         # Without these the cases with siw skip, and say why.
         need linux-source-6.1 linux-headers-amd64 gcc libc6-dev make xz-utils binutils \
             ibverbs-providers rdmacm-utils perftest libibverbs-dev librdmacm-dev || echo "$need_why"
+        # The second kernel, of Debian 12's security archive. Without it TestOtherKernels skips, and says why.
+        need linux-image-6.12-amd64 xz-utils || echo "$need_why"
         stage interop interop
     fi
     ;;

@@ -48,11 +48,7 @@ func relayedHosts(t *testing.T, through func(io.Reader) io.Reader) (near *host, 
 	near = &host{addr: r.Near}
 	near.node = rdstest.Start(&l, node.New, config.Node{Wire: config.WireXRC, Serves: true, Addresses: []netip.Addr{r.Near}})
 	near.svc, near.path = rdstest.Serve(t, daemon.New, near.node, config.Service{})
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	path, f := filepath.Join(dir, "s"), domainFile(t)
 	far = startProcess(t, nil, hostRole, path, r.Far.String(), strconv.Itoa(int(farPort)))
 	far.hear("ready")

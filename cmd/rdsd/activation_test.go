@@ -7,12 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // unixFile is a listening Unix socket as a service manager would pass it.
 func unixFile(t *testing.T, network, name string) *os.File {
 	t.Helper()
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir(t), "s"), Net: network})
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(rdstest.Dir(t), "s"), Net: network})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 func TestDaemonAllowsOnlyListedPeers(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
 	file := filepath.Join(tmp, "rdsd.toml")
 	configure := func(list string) {
@@ -101,7 +101,7 @@ func TestDaemonAllowsOnlyListedPeers(t *testing.T) {
 func TestStrangersAreTurnedAway(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	ctl := filepath.Join(dir(t), "c.sock")
+	ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 	d := daemonAt(t, "--listen", "127.22.43.5", "--port", "17243", "--control", ctl, "--allow", "127.22.43.4", "--allow", "192.0.2.0/24")
 	const count = 4000
 	to := []string{"127.22.43.5:17243", "127.22.43.5:17242"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -19,7 +20,7 @@ func TestCRCIsOnBetweenHosts(t *testing.T) {
 	t.Parallel()
 	here, there := netlab.Pair(t)
 	here.Run("ip", "address", "add", "10.99.0.3/16", "dev", "eth0")
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
 	daemon := func(host *netlab.Host, address string, args ...string) {
 		d := daemonOn(t, host, append([]string{"--listen", address, "--wire", "xrc"}, args...)...)

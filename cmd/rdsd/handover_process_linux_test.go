@@ -18,6 +18,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // steered is two hosts: b has the addresses of 10.200.0.0/20 by a route and a handover that is
@@ -44,7 +45,7 @@ func newSteered(t *testing.T) *steered {
 			t.Fatal(err)
 		}
 	}
-	s.pins, s.tmp = filepath.Join(fs, "handover"), dir(t)
+	s.pins, s.tmp = filepath.Join(fs, "handover"), rdstest.Dir(t)
 	if err := os.Chmod(s.tmp, 0o777); err != nil {
 		t.Fatal(err)
 	}

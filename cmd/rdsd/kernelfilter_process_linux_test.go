@@ -17,6 +17,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -30,7 +31,7 @@ type filtered struct {
 func newFiltered(t *testing.T) *filtered {
 	t.Helper()
 	hosts := netlab.Hosts(t, 3)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	return &filtered{t: t, host: hosts[0], friend: hosts[1], stranger: hosts[2],
 		file: filepath.Join(tmp, "rdsd.toml"), ctl: filepath.Join(tmp, "c.sock"), pins: filepath.Join(netlab.BPFFS(t), "rds")}
 }
@@ -167,7 +168,7 @@ func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 		t.Errorf("after the end: %s", out)
 	}
 	// A daemon of another network namespace sees the pins, and leaves them alone.
-	other := filepath.Join(dir(t), "other.toml")
+	other := filepath.Join(rdstest.Dir(t), "other.toml")
 	text := fmt.Sprintf("listen = ['%v']\nsocket = 'none'\ncontrol = 'none'\n[admission]\npins = '%s'\n", f.friend.IP4, f.pins)
 	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

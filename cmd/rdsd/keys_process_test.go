@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/keyguess"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport/xrc"
 )
@@ -33,7 +34,7 @@ func refusedKeys(log string) (lines int, sum uint64) {
 func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
 	d := daemonAt(t, "--listen", "127.22.60.9", "--port", "17260", "--wire", "xrc", "--socket", attach, "--control", ctl, "--metrics", "127.22.60.9:17262")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

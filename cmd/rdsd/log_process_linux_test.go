@@ -85,7 +85,7 @@ func answers(t *testing.T, port, from, to string) bool {
 func TestFloodMakesASmallLog(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	ctl := filepath.Join(dir(t), "c.sock")
+	ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 	d := daemonAt(t, "--listen", "127.222.44.5", "--port", "17247", "--control", ctl, "--log-level", "debug", "--drain", "100ms")
 	const tcp, xrc = "127.222.44.5:17247", "127.222.44.5:17246"
 	rounds := 1
@@ -178,7 +178,7 @@ func TestStalledReaderOfStandardError(t *testing.T) {
 		if goesOn {
 			port, host = "17251", "127.222.46.5"
 		}
-		ctl := filepath.Join(dir(t), "c.sock")
+		ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 		file := write(t, "")
 		cmd, stderr := mute(t, host, port, ctl, file)
 		ready(t, stderr)
@@ -218,7 +218,7 @@ func TestStalledReaderOfStandardError(t *testing.T) {
 func TestClosedStandardError(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	ctl := filepath.Join(dir(t), "c.sock")
+	ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 	cmd, stderr := mute(t, "127.222.47.5", "17253", ctl, write(t, ""))
 	ready(t, stderr)
 	stderr.Close()

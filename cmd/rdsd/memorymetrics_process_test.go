@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -59,7 +60,7 @@ func refusedOperation(ctx context.Context, t *testing.T, from *rds.Socket, to ne
 func TestMRREQ39ScrapeShowsWhatWasDone(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	attach := filepath.Join(dir(t), "a.sock")
+	attach := filepath.Join(rdstest.Dir(t), "a.sock")
 	d := daemonAt(t, "--listen", "127.22.61.9", "--port", "17263", "--wire", "xrc", "--socket", attach, "--metrics", "127.22.61.9:17265")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
@@ -154,7 +155,7 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 		n = 20_000
 	}
 	const address, port = "127.22.57.5", 17257
-	ctl := filepath.Join(dir(t), "c.sock")
+	ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 	d := daemonAt(t, "--listen", address, "--port", strconv.Itoa(port), "--control", ctl)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

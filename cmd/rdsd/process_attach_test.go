@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestApplicationAttaches(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
 	text := "listen = ['127.22.8.5']\nport = 17208\nsocket_mode = '0600'\ncontrol_mode = '0600'\n[sessions]\nmax = 1\n"
 	rule := "[[ports]]\nrange = '4000-4010'\nusers = [" + strconv.Itoa(os.Getuid()+1) + "]\n"
@@ -82,7 +83,7 @@ func TestApplicationAttaches(t *testing.T) {
 func TestDaemonDrainsApplications(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	attach := filepath.Join(dir(t), "a.sock")
+	attach := filepath.Join(rdstest.Dir(t), "a.sock")
 	d := daemonAt(t, "--listen", "127.22.9.5", "--port", "17209", "--socket", attach, "--drain", "20s")
 	to := bind(t, nodeOf(t, rds.Config{Port: 17209}), "127.22.9.6:4000")
 	from := bind(t, clientOf(t, attach), "127.22.9.5:4000")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestADeadPeerDoesNotStallAnApplication(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	here, there := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "b.sock")
 	daemonAt(t, "--listen", "127.22.10.5", "--port", "17210", "--socket", here)
 	daemonAt(t, "--listen", "127.22.10.6", "--port", "17210", "--socket", there)

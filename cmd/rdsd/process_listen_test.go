@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -47,7 +48,7 @@ func randomHost() string {
 func TestDaemonComesBackUnderAnApplicationThatListens(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	run, host := filepath.Join(dir(t), "rds"), randomHost()
+	run, host := filepath.Join(rdstest.Dir(t), "rds"), randomHost()
 	env := []string{"RDS_RUNTIME_DIR=" + run, "RDS_SOCKET=", "RDS_CONTROL=none", "RDS_PROVIDER="}
 	start := func() *clitest.Process {
 		d := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host)
@@ -83,7 +84,7 @@ func TestDaemonComesBackUnderAnApplicationThatListens(t *testing.T) {
 func TestApplicationIsANodeOnAHostWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	run, host := filepath.Join(dir(t), "rds"), randomHost()
+	run, host := filepath.Join(rdstest.Dir(t), "rds"), randomHost()
 	env := []string{"RDS_RUNTIME_DIR=" + run, "RDS_SOCKET=", "RDS_CONTROL=none", "RDS_PROVIDER="}
 	app := clitest.StartEnv(t, append(env, listenEnv+"="+host+":4000", listenTwiceEnv+"=1"), os.Args[0])
 	for range 2 {
@@ -107,7 +108,7 @@ func TestApplicationIsANodeOnAHostWithoutDaemon(t *testing.T) {
 func TestApplicationListensByPortAndByName(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	run, host := filepath.Join(dir(t), "rds"), randomHost()
+	run, host := filepath.Join(rdstest.Dir(t), "rds"), randomHost()
 	env := []string{"RDS_RUNTIME_DIR=" + run, "RDS_SOCKET=", "RDS_CONTROL=none", "RDS_PROVIDER="}
 	d := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host)
 	d.Line(d.Stderr, "ready")

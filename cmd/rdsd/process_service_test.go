@@ -15,6 +15,7 @@ import (
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // The file is read again on SIGHUP, under the flags of the command line.
@@ -48,7 +49,7 @@ func TestDaemonReloads(t *testing.T) {
 func TestDaemonShowsProfilesAndMetrics(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	ctl := filepath.Join(dir(t), "c.sock")
+	ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 	d := daemonAt(t, "--listen", "127.22.6.5", "--port", "17206", "--control", ctl, "--pprof", "--metrics", "127.22.6.5:0")
 	_, rest, _ := strings.Cut(d.Stderr.String(), `metrics	{"address": "`)
 	addr, _, _ := strings.Cut(rest, `"`)
@@ -89,7 +90,7 @@ func TestDaemonShowsProfilesAndMetrics(t *testing.T) {
 func TestDaemonInheritsSockets(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	listen := func(network, name string) (string, *os.File) {
 		path := filepath.Join(tmp, name)
 		l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})

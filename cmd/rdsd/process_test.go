@@ -17,19 +17,9 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
-
-// dir is a directory whose name is short enough for a Unix socket in it.
-func dir(t *testing.T) string {
-	t.Helper()
-	d, err := os.MkdirTemp("", "rdsd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(d) })
-	return d
-}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -118,7 +108,7 @@ func counterOf(t *testing.T, ctl, name string) uint64 {
 func TestDaemonAnswersAndStops(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	ctl := filepath.Join(dir(t), "c.sock")
+	ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 	d := daemonAt(t, "--listen", "127.22.1.5,127.22.1.6", "--port", "17201", "--control", ctl)
 
 	for _, host := range []string{"127.22.1.5", "127.22.1.6"} {
@@ -168,7 +158,7 @@ func TestDaemonReadsFile(t *testing.T) {
 func TestDaemonTellsSystemd(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	path := filepath.Join(dir(t), "n.sock")
+	path := filepath.Join(rdstest.Dir(t), "n.sock")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +187,7 @@ func TestDaemonTellsSystemd(t *testing.T) {
 func TestDaemonCannotStart(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	ctl := filepath.Join(tmp, "c.sock")
 	attach := filepath.Join(tmp, "a.sock")
 	daemonAt(t, "--listen", "127.22.4.5", "--port", "17204", "--socket", attach, "--control", ctl)

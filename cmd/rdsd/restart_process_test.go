@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -70,7 +71,7 @@ func (r *restarts) args(s *side) []string {
 // configure gives the daemons a configuration, and a directory.
 func (r *restarts) configure(text string) {
 	r.Helper()
-	r.dir = dir(r.T)
+	r.dir = rdstest.Dir(r.T)
 	r.config = filepath.Join(r.dir, "rdsd.toml")
 	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 		r.Fatal(err)
@@ -354,7 +355,7 @@ func (r restarts) each(t *testing.T, wires []string, rates []int) {
 					if os.Getenv("RDS_LONG") == "" {
 						t.Parallel()
 					}
-					x.T, x.dir, x.wire, x.rate, x.sending = t, dir(t), wire, rate, sending
+					x.T, x.dir, x.wire, x.rate, x.sending = t, rdstest.Dir(t), wire, rate, sending
 					x.run()
 				})
 			}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -104,7 +105,7 @@ func (m *manager) stored() int {
 // until waits until a condition holds, which is asked with m.mu held.
 func (m *manager) until(what string, ok func() bool) {
 	m.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(rdstest.Patience)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for !ok() {

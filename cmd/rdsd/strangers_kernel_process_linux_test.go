@@ -15,6 +15,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -31,7 +32,7 @@ func TestKernelKeepsStrangersFromTheDaemon(t *testing.T) {
 			t.Parallel()
 			here, there := netlab.Pair(t)
 			there.Run("ip", "address", "add", "10.99.0.66/16", "dev", "eth0")
-			ctl := filepath.Join(dir(t), "c.sock")
+			ctl := filepath.Join(rdstest.Dir(t), "c.sock")
 			d := daemonOn(t, here, "--listen", here.IP4.String(), "--control", ctl, "--allow", there.IP4.String())
 			d.Line(d.Stderr, "ready")
 			a, err := ebpf.LoadAdmission(ebpf.AdmissionOptions{Deny: deny, Netns: here.Netns(), Allow: []netip.Prefix{netip.PrefixFrom(there.IP4, 32)}})

@@ -74,7 +74,7 @@ func honestPeer(ctx context.Context, t *testing.T, attach string, at netip.AddrP
 func TestHalfOpenSetUpsStarveNobody(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
 	const address, port = "127.22.31.5", 17231
 	d := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, "sh", "-c",

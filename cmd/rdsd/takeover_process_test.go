@@ -227,7 +227,7 @@ func TestRefusedTakeovers(t *testing.T) {
 func TestUpgradeBySignal(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(tmp, "n.sock"), Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -56,7 +57,7 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 	var daemons [2]*clitest.Process
 	loadTelemetry(t, pins)
 	for i, h := range hosts {
-		d := dir(t)
+		d := rdstest.Dir(t)
 		attach, file := filepath.Join(d, "a.sock"), filepath.Join(d, "rdsd.toml")
 		text := fmt.Sprintf("listen = ['%s']\nmetrics = '%s'\n[admission]\npins = '%s'\n", h.IP4, metrics, pins)
 		if i == 1 {

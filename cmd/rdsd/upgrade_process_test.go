@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -66,7 +67,7 @@ const (
 func upgradesOf(t *testing.T, wire string) *upgrades {
 	t.Helper()
 	clitest.NeedLoopback(t)
-	u := &upgrades{restarts: restarts{T: t, dir: dir(t), wire: wire}, stop: make(chan struct{})}
+	u := &upgrades{restarts: restarts{T: t, dir: rdstest.Dir(t), wire: wire}, stop: make(chan struct{})}
 	u.sides[0], u.sides[1] = u.restarts.sides()
 	u.ctx, u.cancel = context.WithCancel(t.Context())
 	t.Cleanup(u.cancel)
@@ -350,7 +351,7 @@ func (u *upgrades) traffic() {
 		defer e.mu.Unlock()
 		return mark{uint64(len(e.received)), e.rounds.Load()}
 	}
-	late := time.After(20 * time.Second)
+	late := time.After(rdstest.Patience)
 	for i, e := range u.ends {
 		was := now(e)
 		for n := was; n.received < was.received+20 || e.operator != nil && n.rounds < was.rounds+2; n = now(e) {
@@ -375,7 +376,7 @@ func (u *upgrades) judge() {
 	}
 	close(u.stop)
 	u.senders.Wait()
-	late := time.After(20 * time.Second)
+	late := time.After(rdstest.Patience)
 	for i, e := range u.ends {
 		other := u.ends[1-i]
 		for e.told() < e.sent.Load() || other.took() < e.sent.Load() { // Success does not say that the application has called Recv

@@ -81,7 +81,7 @@ func TestGreedyUsers(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
 	needRoot(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestHalfAttachments(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
 	needRoot(t)
-	tmp := dir(t)
+	tmp := rdstest.Dir(t)
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -106,11 +106,7 @@ func (o *told) registered(session uint64) (with []objects.Ref) {
 func TestObjectsOfTwoDaemons(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp, err := os.MkdirTemp("", "objects")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(tmp) })
+	tmp := rdstest.Dir(t)
 	path := func(name string) string { return filepath.Join(tmp, name) }
 	daemon := func(name, addr string) *clitest.Process {
 		p := clitest.Start(t, bin.Path("rdsd"), "--listen", addr, "--port", "17441", "--wire", "xrc", "--socket", path(name+".sock"), "--control", path(name+".ctl"))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -25,11 +26,7 @@ func TestReportsOfTheirOwn(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to start processes of other users")
 	}
-	tmp, err := os.MkdirTemp("", "own")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(tmp) })
+	tmp := rdstest.Dir(t)
 	for _, dir := range []string{tmp, string(bin)} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)

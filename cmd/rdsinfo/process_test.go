@@ -1,17 +1,16 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rds-go/rds/cmd/rdsinfo/internal/report"
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -19,29 +18,9 @@ import (
 // nobody has received.
 func node(t *testing.T, addr string, port uint16) (n *rds.Node, ctl string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "info")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	ctl = filepath.Join(dir, "c.sock")
-	n, err = rds.NewNode(rds.Config{Port: port, Control: ctl, Linger: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.Close() })
-	a := netip.MustParseAddr(addr)
-	from, err := n.Bind(netip.AddrPortFrom(a, 4000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := n.Bind(netip.AddrPortFrom(a, 4001))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := from.Send(context.Background(), to.LocalAddrPort(), []byte("hello")); err != nil {
-		t.Fatal(err)
-	}
+	n, ctl = started(t, port, rds.Config{})
+	from, to := bind(t, n, addr+":4000"), bind(t, n, addr+":4001")
+	rdstest.MustSend(t, from, to.LocalAddrPort(), []byte("hello"))
 	if _, _, err := to.ReadMessage(nil, rds.Peek); err != nil { // it has arrived
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -21,16 +22,13 @@ import (
 const patience = time.Minute
 
 // started is a node with a control socket.
-func started(t *testing.T, port uint16, cfg rds.Config) (n *rds.Node, ctl string) {
+func started(t *testing.T, port uint16, cfg rds.Config) (_ *rds.Node, ctl string) {
 	t.Helper()
 	clitest.NeedLoopback(t)
-	dir, err := os.MkdirTemp("", "why")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	cfg.Port, cfg.Linger, cfg.Control = port, -1, filepath.Join(dir, "c.sock")
-	if n, err = rds.NewNode(cfg); err != nil {
+	n, err := rds.NewNode(cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close() })

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -221,11 +222,7 @@ func TestProviders(t *testing.T) {
 func TestPingThroughDaemon(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	dir, err := os.MkdirTemp("", "ping") // short enough for a Unix socket in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	for i, c := range []struct {
 		daemon, peer string
 		args         []string

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -40,9 +41,10 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
+// openDevice is a device on the network in memory of a test in a bubble.
 func openDevice(t *testing.T, cfg iwarp.Config) *iwarp.Device {
 	t.Helper()
-	cfg.EventLoops = 1
+	cfg.Network = rdstest.NetworkOf(t)
 	dev, err := iwarp.Open(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -82,43 +83,45 @@ func (d *served) op(ops ...string) (out *transcript, ok bool) {
 
 func TestEveryOperationWorks(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{receive: receiveSpec{8, 256}}, 1, "all:64k:rwa", "victim:4k:r")
-	out, ok := d.op("write:$all,len=1000,count=300", "read:$all,len=1000,count=100,fence",
-		"write:$all,len=8", "fetch-add:$all,add=1", "compare-swap:$all,compare=0,swap=2",
-		"send:len=10,count=2", "send:len=256,solicited", "immediate:value=0xabc", "send-invalidate:#victim,len=1")
-	if err := <-d.done; !ok || err != nil {
-		t.Fatalf("%v\n%s%s", err, out, d.out)
-	}
-	sent := make([]byte, 1000)
-	pattern(sent, opSeed)
-	word := "0xcfcecdcccbcac9c8"
-	got := out.of(t, "completion")
-	for i, want := range []record{
-		{Op: "write", Count: 300, Length: 1000}, {Op: "read", Count: 100, Length: 1000, Hash: sum(sent)}, {Op: "write", Count: 1, Length: 8},
-		{Op: "fetch-add", Count: 1, Length: 8, Value: word}, {Op: "compare-swap", Count: 1, Length: 8, Value: "0xcfcecdcccbcac9c9"},
-		{Op: "send", Count: 2, Length: 10}, {Op: "send", Count: 1, Length: 256}, {Op: "immediate", Count: 1}, {Op: "send-invalidate", Count: 1, Length: 1},
-	} {
-		want.Type, want.Status, want.Index = "completion", "success", i
-		if i >= len(got) || fmt.Sprint(got[i]) != fmt.Sprint(want) {
-			t.Errorf("completion %d: %+v\n%s", i, want, out)
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{receive: receiveSpec{8, 256}}, 1, "all:64k:rwa", "victim:4k:r")
+		out, ok := d.op("write:$all,len=1000,count=300", "read:$all,len=1000,count=100,fence",
+			"write:$all,len=8", "fetch-add:$all,add=1", "compare-swap:$all,compare=0,swap=2",
+			"send:len=10,count=2", "send:len=256,solicited", "immediate:value=0xabc", "send-invalidate:#victim,len=1")
+		if err := <-d.done; !ok || err != nil {
+			t.Fatalf("%v\n%s%s", err, out, d.out)
 		}
-	}
-	received := d.out.of(t, "completion")
-	for i, want := range []record{
-		{Op: "receive", Length: 10, Hash: sum(sent[:10])}, {Op: "receive", Length: 10, Hash: sum(sent[:10])},
-		{Op: "receive", Length: 256, Hash: sum(sent[:256]), Solicited: true}, {Op: "immediate", Length: 8, Immediate: "0xabc"},
-		{Op: "receive", Length: 1, Hash: sum(sent[:1]), Invalidated: strings.TrimPrefix(d.keys["#victim"], "key=")},
-	} {
-		want.Type, want.Connection, want.Count, want.Status = "completion", 1, 1, "success"
-		if i >= len(received) || fmt.Sprint(received[i]) != fmt.Sprint(want) {
-			t.Errorf("receive %d: %+v\n%s", i, want, d.out)
+		sent := make([]byte, 1000)
+		pattern(sent, opSeed)
+		word := "0xcfcecdcccbcac9c8"
+		got := out.of(t, "completion")
+		for i, want := range []record{
+			{Op: "write", Count: 300, Length: 1000}, {Op: "read", Count: 100, Length: 1000, Hash: sum(sent)}, {Op: "write", Count: 1, Length: 8},
+			{Op: "fetch-add", Count: 1, Length: 8, Value: word}, {Op: "compare-swap", Count: 1, Length: 8, Value: "0xcfcecdcccbcac9c9"},
+			{Op: "send", Count: 2, Length: 10}, {Op: "send", Count: 1, Length: 256}, {Op: "immediate", Count: 1}, {Op: "send-invalidate", Count: 1, Length: 1},
+		} {
+			want.Type, want.Status, want.Index = "completion", "success", i
+			if i >= len(got) || fmt.Sprint(got[i]) != fmt.Sprint(want) {
+				t.Errorf("completion %d: %+v\n%s", i, want, out)
+			}
 		}
-	}
-	for _, o := range []*transcript{out, d.out} {
-		if e := o.last(t, "end"); !e.Clean || e.Terminate != nil || len(e.Events) != 0 {
-			t.Errorf("end: %+v", e)
+		received := d.out.of(t, "completion")
+		for i, want := range []record{
+			{Op: "receive", Length: 10, Hash: sum(sent[:10])}, {Op: "receive", Length: 10, Hash: sum(sent[:10])},
+			{Op: "receive", Length: 256, Hash: sum(sent[:256]), Solicited: true}, {Op: "immediate", Length: 8, Immediate: "0xabc"},
+			{Op: "receive", Length: 1, Hash: sum(sent[:1]), Invalidated: strings.TrimPrefix(d.keys["#victim"], "key=")},
+		} {
+			want.Type, want.Connection, want.Count, want.Status = "completion", 1, 1, "success"
+			if i >= len(received) || fmt.Sprint(received[i]) != fmt.Sprint(want) {
+				t.Errorf("receive %d: %+v\n%s", i, want, d.out)
+			}
 		}
-	}
+		for _, o := range []*transcript{out, d.out} {
+			if e := o.last(t, "end"); !e.Clean || e.Terminate != nil || len(e.Events) != 0 {
+				t.Errorf("end: %+v", e)
+			}
+		}
+	})
 }
 
 // What the peer may not do ends its connection with the cause, on both sides;
@@ -157,36 +160,38 @@ func TestForbiddenOperationsEndOneConnection(t *testing.T) {
 	} {
 		t.Run(c.op, func(t *testing.T) {
 			t.Parallel()
-			o := serveOptions{receive: receiveSpec{2, 64}}
-			if strings.HasSuffix(c.op, "count=3") {
-				o.receive = receiveSpec{}
-			}
-			d := serveRegions(t, &o, 2, "all:64k:rwa", "wo:4k:w", "ro:4k:r", "none:4k:-", "other:4k:rwo")
-			out, ok := d.op(c.op, "wait")
-			first := out.of(t, "completion")[0]
-			if ok || first.Status != c.status || c.status != "success" && first.Vendor != c.cause {
-				t.Errorf("completion %+v, want %s, %s", first, c.status, c.cause)
-			}
-			if e := out.last(t, "end"); e.Clean || e.Terminate == nil || e.Terminate.Sender != "peer" || e.Terminate.Cause != c.cause ||
-				len(e.Events) != 1 || e.Events[0].Kind != "QP fatal" {
-				t.Errorf("our end: %+v, %+v", e, e.Terminate)
-			}
-			e := d.out.await(t, "end", 1)[0]
-			if e.Clean || e.Terminate == nil || e.Terminate.Sender != "us" || e.Terminate.Cause != c.cause {
-				t.Errorf("the server's end: %+v, %+v", e, e.Terminate)
-			}
-			if (len(e.Events) == 1) != (c.event != "") || c.event != "" && (e.Events[0].Kind != c.event || e.Events[0].Cause != c.cause) {
-				t.Errorf("the server's events: %+v", e.Events)
-			}
-			if n := len(d.out.of(t, "completion")); (n == 1) != (c.event == "") || n+e.Flushed != o.receive.count {
-				t.Errorf("%d completions at the server, %d receives flushed of %d", n, e.Flushed, o.receive.count)
-			}
-			if out, ok := d.op("read:$ro,len=4096"); !ok || out.last(t, "completion").Hash != patternSum(4096, 2) {
-				t.Errorf("the next connection:\n%s", out)
-			}
-			if err := <-d.done; err != nil {
-				t.Error(err)
-			}
+			rdstest.Bubble(t, func(t *testing.T) {
+				o := serveOptions{receive: receiveSpec{2, 64}}
+				if strings.HasSuffix(c.op, "count=3") {
+					o.receive = receiveSpec{}
+				}
+				d := serveRegions(t, &o, 2, "all:64k:rwa", "wo:4k:w", "ro:4k:r", "none:4k:-", "other:4k:rwo")
+				out, ok := d.op(c.op, "wait")
+				first := out.of(t, "completion")[0]
+				if ok || first.Status != c.status || c.status != "success" && first.Vendor != c.cause {
+					t.Errorf("completion %+v, want %s, %s", first, c.status, c.cause)
+				}
+				if e := out.last(t, "end"); e.Clean || e.Terminate == nil || e.Terminate.Sender != "peer" || e.Terminate.Cause != c.cause ||
+					len(e.Events) != 1 || e.Events[0].Kind != "QP fatal" {
+					t.Errorf("our end: %+v, %+v", e, e.Terminate)
+				}
+				e := d.out.await(t, "end", 1)[0]
+				if e.Clean || e.Terminate == nil || e.Terminate.Sender != "us" || e.Terminate.Cause != c.cause {
+					t.Errorf("the server's end: %+v, %+v", e, e.Terminate)
+				}
+				if (len(e.Events) == 1) != (c.event != "") || c.event != "" && (e.Events[0].Kind != c.event || e.Events[0].Cause != c.cause) {
+					t.Errorf("the server's events: %+v", e.Events)
+				}
+				if n := len(d.out.of(t, "completion")); (n == 1) != (c.event == "") || n+e.Flushed != o.receive.count {
+					t.Errorf("%d completions at the server, %d receives flushed of %d", n, e.Flushed, o.receive.count)
+				}
+				if out, ok := d.op("read:$ro,len=4096"); !ok || out.last(t, "completion").Hash != patternSum(4096, 2) {
+					t.Errorf("the next connection:\n%s", out)
+				}
+				if err := <-d.done; err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
@@ -200,145 +205,157 @@ func patternSum(n, seed int) string {
 // The request at fault has its status, all behind it are flushed.
 func TestRequestsBehindAFailureAreFlushed(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{}, 1, "wo:4k:w")
-	out, _ := d.op("write:$wo,len=8", "read:$wo,len=8,count=40", "send:len=1", "fetch-add:$wo,add=1")
-	var got []string
-	for _, c := range out.of(t, "completion") {
-		got = append(got, fmt.Sprintf("%d %s %d %s", c.Index, c.Op, c.Count, c.Status))
-	}
-	want := "0 write 1 success; 1 read 1 remote access error; 1 read 39 work request flushed; 2 send 1 work request flushed; 3 fetch-add 1 work request flushed"
-	if s := strings.Join(got, "; "); s != want {
-		t.Errorf("%s\nwant %s", s, want)
-	}
-	<-d.done
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{}, 1, "wo:4k:w")
+		out, _ := d.op("write:$wo,len=8", "read:$wo,len=8,count=40", "send:len=1", "fetch-add:$wo,add=1")
+		var got []string
+		for _, c := range out.of(t, "completion") {
+			got = append(got, fmt.Sprintf("%d %s %d %s", c.Index, c.Op, c.Count, c.Status))
+		}
+		want := "0 write 1 success; 1 read 1 remote access error; 1 read 39 work request flushed; 2 send 1 work request flushed; 3 fetch-add 1 work request flushed"
+		if s := strings.Join(got, "; "); s != want {
+			t.Errorf("%s\nwant %s", s, want)
+		}
+		<-d.done
+	})
 }
 
 // Errors of the local side: the memory is shorter than the length says.
 func TestLocalMemoryIsChecked(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{}, 2, "all:64k:rw")
-	for _, op := range []string{"write:$all,len=100,mem=99", "read:$all,len=100,mem=99"} {
-		out, ok := d.op(op)
-		if c := out.of(t, "completion")[0]; ok || c.Status != "local protection error" {
-			t.Errorf("%s: %+v", op, c)
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{}, 2, "all:64k:rw")
+		for _, op := range []string{"write:$all,len=100,mem=99", "read:$all,len=100,mem=99"} {
+			out, ok := d.op(op)
+			if c := out.of(t, "completion")[0]; ok || c.Status != "local protection error" {
+				t.Errorf("%s: %+v", op, c)
+			}
 		}
-	}
-	<-d.done
+		<-d.done
+	})
 }
 
 func TestPostsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{}, 1, "all:64k:rwa")
-	out, ok := d.op("fetch-add:#all,addr=0x100000001,add=1,count=3", "read:$all,len=8")
-	if r := out.of(t, "refused"); ok || len(r) != 1 || r[0].Index != 0 || !strings.Contains(r[0].Error, "WorkRequest.RemoteAddr") {
-		t.Errorf("%v %+v", ok, r)
-	}
-	if c := out.of(t, "completion"); len(c) != 1 || c[0].Status != "success" || !out.last(t, "end").Clean {
-		t.Errorf("%s", out)
-	}
-	<-d.done
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{}, 1, "all:64k:rwa")
+		out, ok := d.op("fetch-add:#all,addr=0x100000001,add=1,count=3", "read:$all,len=8")
+		if r := out.of(t, "refused"); ok || len(r) != 1 || r[0].Index != 0 || !strings.Contains(r[0].Error, "WorkRequest.RemoteAddr") {
+			t.Errorf("%v %+v", ok, r)
+		}
+		if c := out.of(t, "completion"); len(c) != 1 || c[0].Status != "success" || !out.last(t, "end").Clean {
+			t.Errorf("%s", out)
+		}
+		<-d.done
+	})
 }
 
 func TestServerWithoutExtensions(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{noExtensions: true, receive: receiveSpec{1, 8}}, 2, "all:64k:rwa")
-	for op, status := range map[string]string{"immediate:value=1": "success", "fetch-add:$all": "remote invalid request"} {
-		out, _ := d.op(op, "wait")
-		if c, e := out.last(t, "completion"), out.last(t, "end"); c.Status != status || e.Terminate == nil || e.Terminate.Cause != "0x0206" {
-			t.Errorf("%s: %+v, %+v", op, c, e.Terminate)
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{noExtensions: true, receive: receiveSpec{1, 8}}, 2, "all:64k:rwa")
+		for op, status := range map[string]string{"immediate:value=1": "success", "fetch-add:$all": "remote invalid request"} {
+			out, _ := d.op(op, "wait")
+			if c, e := out.last(t, "completion"), out.last(t, "end"); c.Status != status || e.Terminate == nil || e.Terminate.Cause != "0x0206" {
+				t.Errorf("%s: %+v, %+v", op, c, e.Terminate)
+			}
 		}
-	}
-	<-d.done
+		<-d.done
+	})
 }
 
 // A region ends, or a connection, or the server, when a line says so.
 func TestServerObeysCommands(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{receive: receiveSpec{1, 8}}, 0, "a:4k:rw", "b:4k:rw")
-	in, lines := io.Pipe()
-	obeyed := make(chan struct{})
-	go func() {
-		defer close(obeyed)
-		d.s.command(within(t), in, d.stop)
-	}()
-	tell := func(line string) {
-		t.Helper()
-		if _, err := io.WriteString(lines, line+"\n"); err != nil {
-			t.Fatal(err)
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{receive: receiveSpec{1, 8}}, 0, "a:4k:rw", "b:4k:rw")
+		in, lines := io.Pipe()
+		obeyed := make(chan struct{})
+		go func() {
+			defer close(obeyed)
+			d.s.command(within(t), in, d.stop)
+		}()
+		tell := func(line string) {
+			t.Helper()
+			if _, err := io.WriteString(lines, line+"\n"); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if out, ok := d.op("write:$a,len=4096"); !ok {
-		t.Fatal(out)
-	}
-	d.out.await(t, "end", 1) // and with it what the event loop wrote is ours to see
-	tell("hash a")
-	tell("hash b")
-	hashes := d.out.await(t, "hash", 2)
-	if hashes[0].Hash != patternSum(4096, opSeed) || hashes[1].Hash != patternSum(4096, 1) || hashes[1].Name != "b" {
-		t.Errorf("%+v", hashes)
-	}
-	tell("dereg a")
-	tell("dereg a")
-	if gone := d.out.await(t, "deregistered", 2); gone[0].Error != "" || gone[1].Error == "" {
-		t.Errorf("%+v", gone)
-	}
-	if out, ok := d.op("read:$b,len=8", "read:$a,len=8"); ok || out.last(t, "end").Terminate.Cause != "0x0100" {
-		t.Errorf("%s", out)
-	}
-	tell("mumble")
-	tell("hash nobody")
-	if n := d.out.await(t, "unknown", 2); n[0].Name != "mumble" {
-		t.Errorf("%+v", n)
-	}
-	// Closed connections: the client waits for it.
-	waiting := make(chan *transcript)
-	go func() {
-		out, ok := d.op("send:len=1", "wait")
-		if !ok {
+		if out, ok := d.op("write:$a,len=4096"); !ok {
+			t.Fatal(out)
+		}
+		d.out.await(t, "end", 1) // and with it what the event loop wrote is ours to see
+		tell("hash a")
+		tell("hash b")
+		hashes := d.out.await(t, "hash", 2)
+		if hashes[0].Hash != patternSum(4096, opSeed) || hashes[1].Hash != patternSum(4096, 1) || hashes[1].Name != "b" {
+			t.Errorf("%+v", hashes)
+		}
+		tell("dereg a")
+		tell("dereg a")
+		if gone := d.out.await(t, "deregistered", 2); gone[0].Error != "" || gone[1].Error == "" {
+			t.Errorf("%+v", gone)
+		}
+		if out, ok := d.op("read:$b,len=8", "read:$a,len=8"); ok || out.last(t, "end").Terminate.Cause != "0x0100" {
 			t.Errorf("%s", out)
 		}
-		waiting <- out
-	}()
-	d.out.await(t, "completion", 1)
-	tell("close")
-	if out := <-waiting; !out.last(t, "end").Clean {
-		t.Errorf("%s", out)
-	}
-	tell("quit")
-	if err := <-d.done; err != nil {
-		t.Error(err)
-	}
-	lines.Close()
-	<-obeyed
+		tell("mumble")
+		tell("hash nobody")
+		if n := d.out.await(t, "unknown", 2); n[0].Name != "mumble" {
+			t.Errorf("%+v", n)
+		}
+		// Closed connections: the client waits for it.
+		waiting := make(chan *transcript)
+		go func() {
+			out, ok := d.op("send:len=1", "wait")
+			if !ok {
+				t.Errorf("%s", out)
+			}
+			waiting <- out
+		}()
+		d.out.await(t, "completion", 1)
+		tell("close")
+		if out := <-waiting; !out.last(t, "end").Clean {
+			t.Errorf("%s", out)
+		}
+		tell("quit")
+		if err := <-d.done; err != nil {
+			t.Error(err)
+		}
+		lines.Close()
+		<-obeyed
+	})
 }
 
 // Connections that are open when the server is told to end, end in order.
 func TestSignalEndsServerAndConnections(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{receive: receiveSpec{1, 8}}, 0, "a:4k:rw")
-	const n = 4
-	ended := make(chan *transcript, n)
-	for range n {
-		go func() {
-			out, _ := d.op("write:$a,len=100", "send:len=1", "wait")
-			ended <- out
-		}()
-	}
-	d.out.await(t, "completion", n)
-	d.stop()
-	for range n {
-		if out := <-ended; !out.last(t, "end").Clean {
-			t.Errorf("%s", out)
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{receive: receiveSpec{1, 8}}, 0, "a:4k:rw")
+		const n = 4
+		ended := make(chan *transcript, n)
+		for range n {
+			go func() {
+				out, _ := d.op("write:$a,len=100", "send:len=1", "wait")
+				ended <- out
+			}()
 		}
-	}
-	if err := <-d.done; err != nil {
-		t.Error(err)
-	}
-	for _, e := range d.out.of(t, "end") {
-		if !e.Clean {
-			t.Errorf("%+v", e)
+		d.out.await(t, "completion", n)
+		d.stop()
+		for range n {
+			if out := <-ended; !out.last(t, "end").Clean {
+				t.Errorf("%s", out)
+			}
 		}
-	}
+		if err := <-d.done; err != nil {
+			t.Error(err)
+		}
+		for _, e := range d.out.of(t, "end") {
+			if !e.Clean {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
 }
 
 // What could bring a peer's kernel down needs the word of the user.
@@ -368,28 +385,30 @@ func TestPeerToPeerNeedsAWord(t *testing.T) {
 
 func TestPeerToPeerOperation(t *testing.T) {
 	t.Parallel()
-	d := serveRegions(t, &serveOptions{}, 1, "a:4k:rw")
-	o := opOptions{terms: testTerms(16, true), peerToPeer: true, notSIW: true, private: "hello"}
-	params, err := o.connParams()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := new(transcript)
-	e, err := newExecutor(openDevice(t, iwarp.Config{}), &o.terms, newWatcher(), out.printer())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.close()
-	read, err := parseOperation("read:" + d.keys["$a"] + ",len=8")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := e.run(within(t), d.s.ln.Addr(), params, []operation{read}); !ok || err != nil || !strings.Contains(out.String(), `"peer_to_peer":true`) {
-		t.Errorf("%v, %v\n%s", ok, err, out)
-	}
-	if err := <-d.done; err != nil {
-		t.Error(err)
-	}
+	rdstest.Bubble(t, func(t *testing.T) {
+		d := serveRegions(t, &serveOptions{}, 1, "a:4k:rw")
+		o := opOptions{terms: testTerms(16, true), peerToPeer: true, notSIW: true, private: "hello"}
+		params, err := o.connParams()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := new(transcript)
+		e, err := newExecutor(openDevice(t, iwarp.Config{}), &o.terms, newWatcher(), out.printer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.close()
+		read, err := parseOperation("read:" + d.keys["$a"] + ",len=8")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := e.run(within(t), d.s.ln.Addr(), params, []operation{read}); !ok || err != nil || !strings.Contains(out.String(), `"peer_to_peer":true`) {
+			t.Errorf("%v, %v\n%s", ok, err, out)
+		}
+		if err := <-d.done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTermsOutOfRangeAreUsageErrors(t *testing.T) {

@@ -81,11 +81,7 @@ func TestCommands(t *testing.T) {
 func TestThroughDaemon(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	dir, err := os.MkdirTemp("", "fetch") // short enough for a Unix socket in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	for i, host := range []string{"127.23.7.1", "127.23.7.2"} {
 		env := []string{"RDS_PROVIDER=", "RDS_SOCKET=" + filepath.Join(dir, host)}
 		daemon := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host, "--port", "17314", "--wire", "xrc", "--control", "none")

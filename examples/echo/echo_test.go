@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 var bin clitest.Bin
@@ -37,11 +38,7 @@ func TestEcho(t *testing.T) {
 func TestEchoThroughDaemon(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	dir, err := os.MkdirTemp("", "echo") // short enough for a Unix socket in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	env := []string{"RDS_PROVIDER=", "RDS_SOCKET=" + filepath.Join(dir, "s")}
 	daemon := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", "127.23.2.1,127.23.2.2", "--port", "17302", "--control", "none")
 	daemon.Line(daemon.Stderr, "ready")

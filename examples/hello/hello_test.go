@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 var bin clitest.Bin
@@ -18,11 +19,7 @@ func TestMain(m *testing.M) {
 func TestHello(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	dir, err := os.MkdirTemp("", "hello") // short enough for a Unix socket in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	env := []string{"RDS_PROVIDER=", "RDS_SOCKET=" + filepath.Join(dir, "s")}
 	daemon := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", "127.23.8.1", "--port", "17316", "--control", "none")
 	daemon.Line(daemon.Stderr, "ready")

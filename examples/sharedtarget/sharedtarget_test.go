@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 var bin clitest.Bin
@@ -18,11 +19,7 @@ func TestMain(m *testing.M) {
 func TestSharedTarget(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	dir, err := os.MkdirTemp("", "shared") // short enough for a Unix socket in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	var args []string
 	for _, address := range []string{"127.23.9.1", "127.23.9.2"} {
 		socket := filepath.Join(dir, address)

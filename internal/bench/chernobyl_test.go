@@ -99,16 +99,7 @@ func TestRoundsAreComparedWithTheirNeighbours(t *testing.T) {
 
 func TestInterruptedChernobylKeepsWhatThereIs(t *testing.T) {
 	o := chernobylOptions(t)
-	o.Duration = time.Minute
-	ctx, cancel := context.WithCancel(context.Background())
-	r := Runner{Options: o, Progress: func(int, int, string) { time.AfterFunc(100*time.Millisecond, cancel) }}
-	rep, err := r.Run(ctx, o.Plan(Chernobyl))
-	if !errors.Is(err, ErrInterrupted) {
-		t.Fatal(err)
-	}
-	if len(rep.Rows) != 1 || rep.Rows[0].Finished || rep.Rows[0].RDS.Messages == 0 {
-		t.Errorf("%+v", rep.Rows)
-	}
+	interrupted(t, o, o.Plan(Chernobyl))
 }
 
 // What a server checks finds each way in which a message or what was written

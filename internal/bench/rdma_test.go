@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -57,16 +56,8 @@ func TestRDMAWorks(t *testing.T) {
 func TestInterruptedRDMAKeepsWhatThereIs(t *testing.T) {
 	for _, op := range []Op{OpWrite, OpRead, OpSend} {
 		o := rdmaOptions(t)
-		o.Duration, o.Op, o.Sizes, o.CRC = time.Minute, op, []int{4096}, CRCOn
-		ctx, cancel := context.WithCancel(context.Background())
-		r := Runner{Options: o, Progress: func(int, int, string) { time.AfterFunc(100*time.Millisecond, cancel) }}
-		rep, err := r.Run(ctx, o.Plan(RDMA))
-		if !errors.Is(err, ErrInterrupted) {
-			t.Fatalf("%s: %v", op, err)
-		}
-		if len(rep.Rows) != 1 || rep.Rows[0].Finished || rep.Rows[0].RDS.Messages == 0 {
-			t.Errorf("%s: %+v", op, rep.Rows)
-		}
+		o.Op, o.Sizes, o.CRC = op, []int{4096}, CRCOn
+		interrupted(t, o, o.Plan(RDMA))
 	}
 }
 

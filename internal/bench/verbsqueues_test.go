@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Sends are spread over shared queues, inline and from a region, with lists and
@@ -48,16 +46,8 @@ func TestSendsOverSharedQueues(t *testing.T) {
 
 func TestInterruptedSharedQueuesKeepWhatThereIs(t *testing.T) {
 	o := rdmaOptions(t)
-	o.Duration, o.Op, o.Sizes, o.CRC, o.Queues, o.Stopped = time.Minute, OpSend, []int{64}, CRCOn, 8, 2
-	ctx, cancel := context.WithCancel(context.Background())
-	r := Runner{Options: o, Progress: func(int, int, string) { time.AfterFunc(500*time.Millisecond, cancel) }}
-	rep, err := r.Run(ctx, o.Plan(RDMA))
-	if !errors.Is(err, ErrInterrupted) {
-		t.Fatal(err)
-	}
-	if len(rep.Rows) != 1 || rep.Rows[0].Finished || rep.Rows[0].RDS.Messages == 0 {
-		t.Errorf("%+v", rep.Rows)
-	}
+	o.Op, o.Sizes, o.CRC, o.Queues, o.Stopped = OpSend, []int{64}, CRCOn, 8, 2
+	interrupted(t, o, o.Plan(RDMA))
 }
 
 func TestQueuesBounds(t *testing.T) {

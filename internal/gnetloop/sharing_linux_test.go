@@ -108,6 +108,9 @@ func TestSharedListener(t *testing.T) {
 		f.File.Close()
 	}
 	other.Close()
+	if err := visit(bound); errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("after one of two listeners was closed: %v", err)
+	}
 	first.Close()
 	if err := visit(bound); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("after the last listener was closed: %v", err)

@@ -32,11 +32,7 @@ type daemon struct {
 // contacts after it, with further arguments, and a node program attached to it.
 func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int, args ...string) *process {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	all := []string{addr.String()}
 	for a := addr; len(all) <= contacts; all = append(all, a.String()) {
 		a = a.Next()

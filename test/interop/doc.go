@@ -11,7 +11,7 @@
 //	       │ pipe              │ virtio port: one JSON command a line
 //	┌──────┼───────────────────┼──────────────────────────┐
 //	│  ┌───┴────┐          ┌───┴──────────────────────┐   │
-//	│  │  node  │          │ QEMU: Linux 6.1, rds_tcp │   │
+//	│  │  node  │          │ QEMU: Linux, rds_tcp     │   │
 //	│  │  rds   │          │ guest program on AF_RDS  │   │
 //	│  └───┬────┘          └───┬──────────────────────┘   │
 //	│    br0 ──────────────── tap1       network namespace│
@@ -28,6 +28,16 @@
 // TestLasting has what takes minutes in a short form. RDS_LONG=1 has it in full:
 //
 //	RDS_LONG=1 go test -tags interop ./test/interop/ -run TestLasting -v -timeout 40m -parallel 4
+//
+// # Kernels
+//
+// All tests run on one kernel: of those in /boot the one of the oldest version,
+// which is Linux 6.1 on Debian 12. TestOtherKernels runs the cases with RDS on
+// each other version in /boot, such as Linux 6.12 of Debian 12's package
+// linux-image-6.12-amd64, and skips where there is none. RDS_INTEROP_KERNEL
+// names the image of the only kernel to test:
+//
+//	RDS_INTEROP_KERNEL=/boot/vmlinuz-6.12.117+deb12-amd64 go test -tags interop ./test/interop/ -run TestInterop -v
 //
 // # Verbs
 //

@@ -73,6 +73,7 @@ type flow struct {
 	try      bool // first send each message without waiting
 	monitor  bool // has the end of congestion told
 	rate     int  // messages a second; 0: as many as the stack takes
+	ping     int  // with try: ping after each that many messages, until the first refusal
 	anyOrder bool // each message comes once, and no order is checked
 }
 
@@ -87,7 +88,7 @@ func (f flow) startRecv() (*peer.Call, error) {
 }
 
 func (f flow) startSend() (*peer.Call, error) {
-	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Rate: f.rate, Try: f.try, Monitor: f.monitor})
+	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Rate: f.rate, PingEvery: f.ping, Try: f.try, Monitor: f.monitor})
 }
 
 func (f flow) start() (r running, err error) {
@@ -97,6 +98,26 @@ func (f flow) start() (r running, err error) {
 	}
 	r.send, err = f.startSend()
 	return r, err
+}
+
+// startAll starts flows, and tells how many messages they are. Their work ends with them, or
+// fails.
+func startAll(t *testing.T, ctx context.Context, flows []flow, work *sync.WaitGroup, fail func(error)) (all []running, messages int) {
+	t.Helper()
+	for _, f := range flows {
+		r, err := f.start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+		messages += f.stream.Count
+		work.Go(func() {
+			if _, err := r.wait(ctx); err != nil {
+				fail(err)
+			}
+		})
+	}
+	return all, messages
 }
 
 // wait waits until everything was sent and received as it should. If one end fails the

@@ -27,24 +27,49 @@ type kernel struct {
 	modules string // /lib/modules/RELEASE
 }
 
-// findKernel returns the newest installed kernel that has RDS over TCP, or the
-// one that RDS_INTEROP_KERNEL names.
-func findKernel() (kernel, error) {
+// version is the two numbers that name a series of kernels, such as 6.1.
+func (k kernel) version() string {
+	numbers := digits.FindAllString(k.release(), 2)
+	return strings.Join(numbers, ".")
+}
+
+// findKernels returns the installed kernels that have RDS over TCP, the newest of each version,
+// the oldest version first; or only the one that RDS_INTEROP_KERNEL names.
+func findKernels() ([]kernel, error) {
 	images, err := filepath.Glob("/boot/vmlinuz-*")
 	if err != nil {
-		return kernel{}, err
+		return nil, err
 	}
 	if name := os.Getenv("RDS_INTEROP_KERNEL"); name != "" {
 		images = []string{name}
 	}
-	slices.SortFunc(images, func(a, b string) int { return compareVersions(b, a) })
+	slices.SortFunc(images, compareVersions)
+	var list []kernel
 	for _, image := range images {
 		k := kernel{image: image, modules: "/lib/modules/" + strings.TrimPrefix(filepath.Base(image), "vmlinuz-")}
-		if deps, err := readDeps(k); err == nil && deps["rds_tcp"] != nil {
-			return k, nil
+		if deps, err := readDeps(k); err != nil || deps["rds_tcp"] == nil {
+			continue
+		}
+		if last := len(list) - 1; last >= 0 && list[last].version() == k.version() {
+			list[last] = k
+		} else {
+			list = append(list, k)
 		}
 	}
-	return kernel{}, errors.New("no kernel in /boot has the module rds_tcp (Debian: linux-image-amd64)")
+	if len(list) == 0 {
+		return nil, errors.New("no kernel in /boot has the module rds_tcp (Debian: linux-image-amd64)")
+	}
+	return list, nil
+}
+
+// findKernel returns the kernel that all tests run on: of several the one of the oldest
+// version, which is Debian's own where a newer one was installed beside it.
+func findKernel() (kernel, error) {
+	list, err := findKernels()
+	if err != nil {
+		return kernel{}, err
+	}
+	return list[0], nil
 }
 
 var digits = regexp.MustCompile(`\d+`)
@@ -126,12 +151,27 @@ func moduleOrder(k kernel, names []string) ([]string, error) {
 	return order, nil
 }
 
+// decompressors are the programs that decompress modules, by the end of the file's name.
+var decompressors = map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip"}
+
+// missingTool names the program that is not there to decompress the kernel's modules, "" if
+// they can be read.
+func (k kernel) missingTool() string {
+	deps, err := readDeps(k)
+	if err != nil {
+		return err.Error()
+	}
+	tool := decompressors[filepath.Ext(deps["rds_tcp"][0])]
+	if _, err := exec.LookPath(tool); tool != "" && err != nil {
+		return "the program " + tool + " for the modules of " + k.image
+	}
+	return ""
+}
+
 // readModule returns a module, decompressed.
 func readModule(path string) ([]byte, error) {
-	for suffix, tool := range map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip"} {
-		if strings.HasSuffix(path, suffix) {
-			return exec.Command(tool, "-dc", path).Output()
-		}
+	if tool := decompressors[filepath.Ext(path)]; tool != "" {
+		return exec.Command(tool, "-dc", path).Output()
 	}
 	return os.ReadFile(path)
 }

@@ -9,12 +9,16 @@ import (
 	"time"
 )
 
-// TestInterop runs every case between one of our nodes and a guest, with one
+// TestInterop runs every case between one of our nodes and a guest.
+func TestInterop(t *testing.T) {
+	testInterop(t, newLab(t, 1))
+}
+
+// testInterop runs every case between one of our nodes and a guest, with one
 // path and with eight, and with our address the smaller and the larger one; and
 // twice with a program that is attached to an rdsd, whose daemon ends while the
 // program lives on.
-func TestInterop(t *testing.T) {
-	l := newLab(t, 1)
+func testInterop(t *testing.T, l *lab) {
 	guest := l.boot(t, 0, guestAddr)
 	for _, c := range []struct {
 		order string

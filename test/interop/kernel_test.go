@@ -42,7 +42,10 @@ func TestKernelToKernel(t *testing.T) {
 // TestKernelProvider runs cases between a guest whose program uses this
 // project's kernel provider and one with bare system calls.
 func TestKernelProvider(t *testing.T) {
-	l := newLab(t, 2)
+	testKernelProvider(t, newLab(t, 2))
+}
+
+func testKernelProvider(t *testing.T, l *lab) {
 	a := l.startGuest(t, 0, guestAddr, "provider")
 	b := l.boot(t, 1, otherGuest)
 	a.waitReady(t)

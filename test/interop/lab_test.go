@@ -34,8 +34,15 @@ const namespacePrefix = "rds-interop-"
 var buildDir string
 
 var (
-	guestOnce = sync.OnceValues(buildGuest)
-	nodeOnce  = sync.OnceValues(func() (string, error) { return goTool("node", "build", "./node") })
+	filesOnce = sync.OnceValues(guestFiles)
+	guestOnce = sync.OnceValues(func() (built, error) {
+		k, err := findKernel()
+		if err != nil {
+			return built{}, err
+		}
+		return buildGuest(k)
+	})
+	nodeOnce = sync.OnceValues(func() (string, error) { return goTool("node", "build", "./node") })
 
 	daemonOnce = sync.OnceValues(func() (string, error) { return goTool("rdsd", "build", "../../cmd/rdsd") })
 )
@@ -49,30 +56,34 @@ type built struct {
 	watch   bool   // a complaint of the kernel on the console fails the test
 }
 
-func buildGuest() (built, error) {
-	k, err := findKernel()
+// buildGuest makes what a guest with RDS boots on a kernel.
+func buildGuest(k kernel) (built, error) {
+	files, err := filesOnce()
 	if err != nil {
 		return built{}, err
 	}
-	guest, err := goTool("guest", "build", "-ldflags=-s -w", "./guest")
-	if err != nil {
-		return built{}, err
-	}
-	files := map[string]string{"/init": guest}
-	for name, pkg := range map[string]string{peer.TestAFRDS: "../../internal/afrds", peer.TestConformance: "../../internal/conformance"} {
-		if files[name], err = goTool(filepath.Base(name), "test", "-c", "-ldflags=-s -w", pkg); err != nil {
-			return built{}, err
-		}
-	}
-	if files[ebpfProbe], err = goTool("ebpfprobe", "build", "-ldflags=-s -w", "./ebpfprobe"); err != nil {
-		return built{}, err
-	}
-	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio"), options: "quiet"}
+	b := built{kernel: k, image: filepath.Join(buildDir, "guest-"+k.release()+".cpio"), options: "quiet"}
 	modules, err := moduleOrder(k, guestModules)
 	if err != nil {
 		return built{}, err
 	}
 	return b, buildImage(modules, files, b.image)
+}
+
+// guestFiles makes the programs of a guest with RDS, by their places there.
+func guestFiles() (map[string]string, error) {
+	guest, err := goTool("guest", "build", "-ldflags=-s -w", "./guest")
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"/init": guest}
+	for name, pkg := range map[string]string{peer.TestAFRDS: "../../internal/afrds", peer.TestConformance: "../../internal/conformance"} {
+		if files[name], err = goTool(filepath.Base(name), "test", "-c", "-ldflags=-s -w", pkg); err != nil {
+			return nil, err
+		}
+	}
+	files[ebpfProbe], err = goTool("ebpfprobe", "build", "-ldflags=-s -w", "./ebpfprobe")
+	return files, err
 }
 
 // goTool has the go command build a static program and returns its path.
@@ -111,10 +122,11 @@ func missing() string {
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
 		return "/dev/net/tun"
 	}
-	if _, err := findKernel(); err != nil {
+	k, err := findKernel()
+	if err != nil {
 		return err.Error()
 	}
-	return ""
+	return k.missingTool()
 }
 
 // lab is a network namespace with a bridge and a tap device for each guest.

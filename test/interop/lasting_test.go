@@ -132,22 +132,8 @@ func (c *plannedRestarts) run(t *testing.T, l *lab, guest *process, addr netip.A
 		flows = append(flows, f)
 	}
 	begin := time.Now()
-	var all []running
 	var work sync.WaitGroup
-	messages := 0
-	for _, f := range flows {
-		r, err := f.start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
-		messages += f.stream.Count
-		work.Go(func() {
-			if _, err := r.wait(ctx); err != nil {
-				fail(err)
-			}
-		})
-	}
+	all, messages := startAll(t, ctx, flows, &work, fail)
 	var before, stops time.Duration
 	for i := range c.times {
 		if err := arrived(ctx, all, c.count*(i+1)); err != nil {

@@ -47,22 +47,8 @@ func (c *upgrades) run(t *testing.T, l *lab, guest *process) {
 	}
 	flows = bothWays(flows)
 	before := c.look(t, ctx, node, witness, guest)
-	var all []running
 	var work sync.WaitGroup
-	messages := 0
-	for _, f := range flows {
-		r, err := f.start()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
-		messages += f.stream.Count
-		work.Go(func() {
-			if _, err := r.wait(ctx); err != nil {
-				fail(err)
-			}
-		})
-	}
+	all, messages := startAll(t, ctx, flows, &work, fail)
 	var took time.Duration
 	for i := range c.times {
 		if err := arrived(ctx, all, 2*c.count*(i+1)); err != nil {

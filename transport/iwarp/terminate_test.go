@@ -12,11 +12,6 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
 
-// terminating makes the ULPDU of a Terminate.
-func terminating(t rdmap.Terminate) []byte {
-	return t.AppendTo(rdmap.TerminateHeader().AppendTo(nil))
-}
-
 // A Terminate is decoded in both layouts; the work request that it is about gets
 // the status that verbs would give, all others are flushed.
 func TestTerminateIsTranslated(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -59,11 +60,7 @@ func newHosts(t *testing.T, wire string, args ...string) *hosts {
 	t.Helper()
 	h := &hosts{T: t, progress: make(chan struct{}, 1), stop: make(chan struct{})}
 	h.a, h.b = netlab.Pair(t)
-	dir, err := os.MkdirTemp("", "rds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := rdstest.Dir(t)
 	for i, host := range []*netlab.Host{h.a, h.b} {
 		attach := filepath.Join(dir, strconv.Itoa(i))
 		h.control[i] = attach + ".control"

@@ -100,9 +100,15 @@ var (
 // start returns a client of a server on memory.
 func start(t *testing.T) *Client {
 	t.Helper()
+	return startOn(t, &memory{make(map[netip.AddrPort]*memSocket)})
+}
+
+// startOn returns a client of a server on a stack.
+func startOn(t *testing.T, stack Stack) *Client {
+	t.Helper()
 	ours, theirs := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- Serve(theirs, &memory{make(map[netip.AddrPort]*memSocket)}) }()
+	go func() { served <- Serve(theirs, stack) }()
 	c := NewClient(ours)
 	t.Cleanup(func() {
 		_ = c.Close()

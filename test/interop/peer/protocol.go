@@ -62,11 +62,15 @@ type PingResult struct{ Microseconds int64 }
 // without waiting, and what refused it is counted. With Monitor, on top of it,
 // the end of congestion is learned from the congestion monitor. A Rate is messages a
 // second, 0 as many as the stack takes; what was not taken in time is made up for.
+// With Try and PingEvery the sender pings the receiver's host after each PingEvery
+// messages and waits for the pong, until the first refusal: the receiver's host then has
+// had the time to send its congestion map.
 type SendArgs struct {
-	Socket int
-	To     netip.AddrPort
-	Stream Stream
-	Rate   int
+	Socket    int
+	To        netip.AddrPort
+	Stream    Stream
+	Rate      int
+	PingEvery int
 
 	Try, Monitor bool
 }
@@ -77,6 +81,7 @@ type SendResult struct {
 	Bytes     int64
 	Congested int // ENOBUFS
 	Full      int // EAGAIN
+	Pings     int // see SendArgs.PingEvery
 }
 
 // RecvArgs asks for a stream to be received and verified. Messages of other

@@ -74,6 +74,12 @@ func (s *Server) send(ctx context.Context, t *task, a SendArgs) (any, error) {
 		if err := pace(ctx, start, r.Messages, a.Rate); err != nil {
 			return nil, err
 		}
+		if a.Try && a.PingEvery > 0 && r.Congested == 0 && r.Messages > 0 && r.Messages%a.PingEvery == 0 {
+			if _, err := s.ping(ctx, PingArgs{Socket: a.Socket, To: a.To.Addr()}); err != nil {
+				return nil, fmt.Errorf("ping after %d messages: %w", r.Messages, err)
+			}
+			r.Pings++
+		}
 		b := g.next()
 		if err := sendOne(ctx, t, socket, a, b, &r); err != nil {
 			return nil, fmt.Errorf("message %d of %d (%d bytes) to %v: %w", r.Messages, a.Stream.Count, len(b), a.To, err)
