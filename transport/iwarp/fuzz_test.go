@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -75,10 +74,7 @@ func FuzzStream(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ln, err := host.dev.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		f.Fatal(err)
-	}
+	ln := listen(f, host.dev)
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f.Fuzz(func(t *testing.T, flags byte, seed uint64, data []byte) {

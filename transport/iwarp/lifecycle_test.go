@@ -180,10 +180,7 @@ func TestConnectCancelledAtAnyMoment(t *testing.T) {
 func testConnectCancelledAtAnyMoment(t *testing.T) {
 	d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 	server := newEnd(t, sd, QPConfig{})
-	ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, sd)
 	wg := serve(ln, server.pd, server.cq, func(q *QP, err error) {
 		if q != nil && err != nil {
 			_ = q.Close()
@@ -255,10 +252,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 		}
 		d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 		client, server := newEnd(t, d, QPConfig{}), newEnd(t, sd, QPConfig{})
-		ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := listen(t, sd)
 		ends := make(chan *QP, 8)
 		wg := serve(ln, server.pd, server.cq, func(q *QP, err error) {
 			if err != nil {
