@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -309,10 +308,7 @@ func reply(crc bool) *mpa.Frame {
 func rawInitiator(t testing.TB, e *end, f *mpa.Frame, sp ConnParams) *raw {
 	t.Helper()
 	ctx := within(t)
-	ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, e.dev)
 	defer ln.Close()
 	p := dialRaw(t, ln.Addr())
 	p.write(f.AppendTo(nil))
@@ -354,8 +350,7 @@ func rawResponder(t testing.TB, e *end, f *mpa.Frame, cp ConnParams) *raw {
 
 // connecting has e connect.
 func connecting(t testing.TB, e *end, to netip.AddrPort, cp ConnParams) <-chan error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
+	ctx := within(t)
 	done := make(chan error, 1)
 	go func() {
 		var err error
