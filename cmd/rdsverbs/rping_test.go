@@ -61,7 +61,6 @@ func TestHundredPingsOfEachSize(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		for _, size := range []int{minPing, 64, 1000, 4096, 65535, maxPing} {
 			t.Run(fmt.Sprintf("crc %v/%d", crc, size), func(t *testing.T) {
-				t.Parallel()
 				rdstest.Bubble(t, func(t *testing.T) {
 					server, client := pingOpts(maxPing, crc), pingOpts(size, crc)
 					server.count, client.count = 100, 100
@@ -86,7 +85,6 @@ func TestHundredPingsOfEachSize(t *testing.T) {
 
 // Either side alone can ask for CRCs.
 func TestEitherSideTurnsCRCOn(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		for _, c := range []struct{ server, client bool }{{true, false}, {false, true}} {
 			server, client := pingOpts(64, c.server), pingOpts(64, c.client)
@@ -101,7 +99,6 @@ func TestEitherSideTurnsCRCOn(t *testing.T) {
 }
 
 func TestVerbosePrintsEachPing(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		server, client := pingOpts(64, true), pingOpts(64, true)
 		client.count = 3
@@ -129,7 +126,6 @@ func TestVerbosePrintsEachPing(t *testing.T) {
 
 // Many clients at a time, then a signal: the end of a persistent server.
 func TestPersistentServerServesManyAtATime(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		o := pingOpts(4096, false)
 		params, _ := o.params()
@@ -217,7 +213,6 @@ func (p *rawPinger) send(w iwarp.WorkRequest) {
 
 // What a client does wrong ends its connection with a reason, and no other.
 func TestServerRefusesWhatRpingDoesNotSay(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		o := pingOpts(4096, true)
 		const cases = 8
@@ -323,7 +318,6 @@ func serveRaw(t *testing.T, edit func(n int, ping []byte) bool) netip.AddrPort {
 }
 
 func TestClientNoticesAWrongEcho(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		at := serveRaw(t, func(n int, ping []byte) bool {
 			if n == 2 {
@@ -341,7 +335,6 @@ func TestClientNoticesAWrongEcho(t *testing.T) {
 }
 
 func TestClientGivesUpOnASilentServer(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		at := serveRaw(t, func(int, []byte) bool { return false })
 		o, dev := pingOpts(64, true), openDevice(t, iwarp.Config{})
@@ -364,7 +357,6 @@ func TestClientGivesUpOnASilentServer(t *testing.T) {
 // Without a count the client pings until it is interrupted; that is no failure.
 // With one it is.
 func TestInterruptedClient(t *testing.T) {
-	t.Parallel()
 	rdstest.Bubble(t, func(t *testing.T) {
 		for _, count := range []cli.Number{0, 1000} {
 			ctx, interrupt := context.WithCancel(within(t))
