@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -39,9 +38,6 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// networks are those of tests in bubbles, by their testing.TB.
-var networks sync.Map
-
 // bubble runs a test in a bubble of testing/synctest: time is virtual, and the devices of the
 // test are on a network in memory.
 //
@@ -55,23 +51,12 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // bubbleOn is bubble with a network that is set up by o.
 func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		networks.Store(t, memnet.New(o))
-		defer networks.Delete(t)
-		f(t)
-	})
-}
-
-// networkOf is the network in memory of a test in a bubble, nil for other tests.
-func networkOf(t testing.TB) *memnet.Network {
-	n, _ := networks.Load(t)
-	m, _ := n.(*memnet.Network)
-	return m
+	memnet.Bubble(t, o, f)
 }
 
 func openDevice(t testing.TB, cfg Config) *Device {
 	t.Helper()
-	if n := networkOf(t); n != nil {
+	if n := memnet.Of(t); n != nil {
 		cfg.Network = n
 	}
 	d, err := Open(cfg)

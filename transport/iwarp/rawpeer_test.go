@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -54,7 +55,7 @@ func dialRaw(t testing.TB, to netip.AddrPort) *raw {
 	t.Helper()
 	var c rawConn
 	var err error
-	if n := networkOf(t); n != nil {
+	if n := memnet.Of(t); n != nil {
 		c, err = n.Dial(netip.AddrPortFrom(loopback, 0), to)
 	} else {
 		c, err = dialTCP(to)
@@ -75,7 +76,7 @@ func listenRaw(t testing.TB) *rawListener {
 	t.Helper()
 	var ln net.Listener
 	var err error
-	if n := networkOf(t); n != nil {
+	if n := memnet.Of(t); n != nil {
 		ln, err = n.Listen(netip.AddrPortFrom(loopback, 0))
 	} else {
 		ln, err = listenTCP()
