@@ -142,7 +142,7 @@ func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.N
 	t.Helper()
 	cfg.Serves = true
 	n := l.node(cfg)
-	svc, path := rdstest.ServeIn(&l.Lab, daemon.New, n, scfg)
+	svc, path := rdstest.Serve(t, daemon.New, n, scfg)
 	return n, svc, path
 }
 
