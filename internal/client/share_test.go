@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/node"
@@ -252,40 +253,42 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 	for name, size := range map[string]int{"small": 1000, "large": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			_, svc, path := served(t, l, config.Node{SendBuffer: 8 << 20}, config.Service{})
-			c := dialed(t, path)
-			up := l.bindOne(config.Node{})
-			dead := rdstest.Nowhere()
-			host, total := rdstest.NewAddr(), 0
-			for i := range 8 {
-				s := bound(t, c, rdstest.AddrOf(host, 100+uint16(i)))
-				s.SetLinger(0)
-				n := stuffed(t, s, dead, size)
-				if n > 4<<20+size {
-					t.Errorf("%d bytes of socket %d for a dead host", n, i)
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoopLab(t)
+				_, svc, path := served(t, l, config.Node{SendBuffer: 8 << 20}, config.Service{})
+				c := dialed(t, path)
+				up := l.bindOne(config.Node{})
+				dead := rdstest.Nowhere()
+				host, total := rdstest.NewAddr(), 0
+				for i := range 8 {
+					s := bound(t, c, rdstest.AddrOf(host, 100+uint16(i)))
+					s.SetLinger(0)
+					n := stuffed(t, s, dead, size)
+					if n > 4<<20+size {
+						t.Errorf("%d bytes of socket %d for a dead host", n, i)
+					}
+					total += n
 				}
-				total += n
-			}
-			if total < config.DefaultSendBudget/4 || total > config.DefaultSendBudget/2+size {
-				t.Errorf("%d bytes for a dead host", total)
-			}
-			live := bound(t, c, rdstest.AddrOf(host, 200))
-			for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
-				rdstest.Promptly(t, live, up, make([]byte, n))
-			}
-			for i := range 8 { // sockets of the same program fill up towards other dead hosts, too
-				s := bound(t, c, rdstest.AddrOf(host, 300+uint16(i)))
-				s.SetLinger(0)
-				stuffed(t, s, rdstest.Nowhere(), size)
-			}
-			for range 20 {
-				rdstest.Promptly(t, live, up, make([]byte, 64<<10))
-			}
-			if q, most := svc.Sessions()[0].SendQueued, config.DefaultSendBudget*3/2; q > most {
-				t.Errorf("%d bytes queued of %d", q, most)
-			}
-			rdstest.Eventually(t, "all submissions to be taken", func() bool { return allTaken(c.att) })
+				if total < config.DefaultSendBudget/4 || total > config.DefaultSendBudget/2+size {
+					t.Errorf("%d bytes for a dead host", total)
+				}
+				live := bound(t, c, rdstest.AddrOf(host, 200))
+				for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
+					rdstest.Promptly(t, live, up, make([]byte, n))
+				}
+				for i := range 8 { // sockets of the same program fill up towards other dead hosts, too
+					s := bound(t, c, rdstest.AddrOf(host, 300+uint16(i)))
+					s.SetLinger(0)
+					stuffed(t, s, rdstest.Nowhere(), size)
+				}
+				for range 20 {
+					rdstest.Promptly(t, live, up, make([]byte, 64<<10))
+				}
+				if q, most := svc.Sessions()[0].SendQueued, config.DefaultSendBudget*3/2; q > most {
+					t.Errorf("%d bytes queued of %d", q, most)
+				}
+				rdstest.Eventually(t, "all submissions to be taken", func() bool { return allTaken(c.att) })
+			})
 		})
 	}
 }
