@@ -24,74 +24,73 @@ import (
 func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, l := range []*lab{newLoopLab(t), newLoopLab(t)} {
-			a, b := l.pair(config.Node{SendBuffer: 1 << 20})
-			a2 := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
-			b2 := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
-			const buffer, size = 64 << 10, 4 << 10
-			if err := b.SetReadBuffer(buffer); err != nil {
+		l := newLoopLab(t)
+		a, b := l.pair(config.Node{SendBuffer: 1 << 20})
+		a2 := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
+		b2 := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
+		const buffer, size = 64 << 10, 4 << 10
+		if err := b.SetReadBuffer(buffer); err != nil {
+			t.Fatal(err)
+		}
+		n := rdstest.Flood(t, a, b, size)
+		if n < buffer/size {
+			t.Errorf("congested after %d messages", n)
+		}
+		if a.Poll()&datagram.PollOut == 0 && halfOf(a).Account.Bytes() < 1<<20 {
+			t.Error("POLLOUT has to do with congestion")
+		}
+		info, _ := nodeOf(b).Info()
+		for _, s := range info.Sockets {
+			if want := s.Bound == b.LocalAddrPort(); s.Congested != want {
+				t.Errorf("%v congested: %v", s.Bound, s.Congested)
+			}
+		}
+
+		blocked := make(chan error, 1)
+		go func() { blocked <- a.Send(context.Background(), b.LocalAddrPort(), rdstest.Payload(uint64(n), size)) }()
+		batched := make(chan error, 1)
+		go func() {
+			_, err := a2.SendBatch(context.Background(), []datagram.Outgoing{{To: b.LocalAddrPort(), Data: rdstest.Payload(0, size)}})
+			batched <- err
+		}()
+		ctx := rdstest.Background(t)
+		for _, c := range [][2]*socket.Socket{{a2, b2}, {b2, a2}, {b, a}} {
+			if err := rdstest.Stream(ctx, c[0], c[1], 300, rdstest.Fixed(1000)); err != nil {
+				t.Errorf("%v to %v: %v", c[0].LocalAddr(), c[1].LocalAddr(), err)
+			}
+		}
+		if err := rdstest.Stream(ctx, a, b2, 300, rdstest.Fixed(1000)); err != nil {
+			t.Errorf("the refused sender, elsewhere: %v", err)
+		}
+		rdstest.Eventually(t, "both wait", func() bool { return rdstest.Counter(t, nodeOf(a), "cong_send_blocked") >= 2 })
+		if err := errors.Join(rdstest.FirstOf(blocked), rdstest.FirstOf(batched)); err != nil || len(blocked)+len(batched) > 0 {
+			t.Errorf("a blocked sender returned %v", err)
+		}
+
+		left := halfOf(b).Queue.Bytes.Load()
+		got := make(map[netip.AddrPort]int)
+		take := func() {
+			m := rdstest.MustRecv(t, b)
+			if err := rdstest.Verify(m.Data, uint64(got[m.From])); err != nil {
 				t.Fatal(err)
 			}
-			n := rdstest.Flood(t, a, b, size)
-			if n < buffer/size {
-				t.Errorf("congested after %d messages", n)
-			}
-			if a.Poll()&datagram.PollOut == 0 && halfOf(a).Account.Bytes() < 1<<20 {
-				t.Error("POLLOUT has to do with congestion")
-			}
-			info, _ := nodeOf(b).Info()
-			for _, s := range info.Sockets {
-				if want := s.Bound == b.LocalAddrPort(); s.Congested != want {
-					t.Errorf("%v congested: %v", s.Bound, s.Congested)
-				}
-			}
-
-			blocked := make(chan error, 1)
-			go func() { blocked <- a.Send(context.Background(), b.LocalAddrPort(), rdstest.Payload(uint64(n), size)) }()
-			batched := make(chan error, 1)
-			go func() {
-				_, err := a2.SendBatch(context.Background(), []datagram.Outgoing{{To: b.LocalAddrPort(), Data: rdstest.Payload(0, size)}})
-				batched <- err
-			}()
-			ctx := rdstest.Background(t)
-			for _, c := range [][2]*socket.Socket{{a2, b2}, {b2, a2}, {b, a}} {
-				if err := rdstest.Stream(ctx, c[0], c[1], 300, rdstest.Fixed(1000)); err != nil {
-					t.Errorf("%v to %v: %v", c[0].LocalAddr(), c[1].LocalAddr(), err)
-				}
-			}
-			if err := rdstest.Stream(ctx, a, b2, 300, rdstest.Fixed(1000)); err != nil {
-				t.Errorf("the refused sender, elsewhere: %v", err)
-			}
-			rdstest.Eventually(t, "both wait", func() bool { return rdstest.Counter(t, nodeOf(a), "cong_send_blocked") >= 2 })
-			if err := errors.Join(rdstest.FirstOf(blocked), rdstest.FirstOf(batched)); err != nil || len(blocked)+len(batched) > 0 {
-				t.Errorf("a blocked sender returned %v", err)
-			}
-
-			left := halfOf(b).Queue.Bytes.Load()
-			got := make(map[netip.AddrPort]int)
-			take := func() {
-				m := rdstest.MustRecv(t, b)
-				if err := rdstest.Verify(m.Data, uint64(got[m.From])); err != nil {
-					t.Fatal(err)
-				}
-				got[m.From]++
-				m.Release()
-			}
-			for taken := int64(0); left-taken > buffer/2+buffer/4; taken += size {
-				take()
-			}
-			if !halfOf(b).Congested.Load() {
-				t.Error("uncongested with more than half of the buffer queued")
-			}
-			for got[a.LocalAddrPort()] < n+1 || got[a2.LocalAddrPort()] < 1 { // the blocked ones come too
-				take()
-			}
-			if err := errors.Join(<-blocked, <-batched); err != nil {
-				t.Error(err)
-			}
-			if err := rdstest.Stream(ctx, a, b, 300, rdstest.Fixed(100)); err != nil {
-				t.Errorf("afterwards: %v", err)
-			}
+			got[m.From]++
+			m.Release()
+		}
+		for taken := int64(0); left-taken > buffer/2+buffer/4; taken += size {
+			take()
+		}
+		if !halfOf(b).Congested.Load() {
+			t.Error("uncongested with more than half of the buffer queued")
+		}
+		for got[a.LocalAddrPort()] < n+1 || got[a2.LocalAddrPort()] < 1 { // the blocked ones come too
+			take()
+		}
+		if err := errors.Join(<-blocked, <-batched); err != nil {
+			t.Error(err)
+		}
+		if err := rdstest.Stream(ctx, a, b, 300, rdstest.Fixed(100)); err != nil {
+			t.Errorf("afterwards: %v", err)
 		}
 	})
 }
@@ -222,7 +221,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 // not as a full send buffer.
 func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		rdstest.Flood(t, s, up, 50_000)
 		to := up.LocalAddrPort()

@@ -15,18 +15,20 @@ import (
 )
 
 // expiring makes a socket of each provider on a node of the lab.
-func expiring(t *testing.T, each func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket)) {
+func expiring(t *testing.T, in where, each func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket)) {
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		each(t, l, l.bindOne)
+		in(t, func(t *testing.T, l *lab) {
+			each(t, l, l.bindOne)
+		})
 	})
 	t.Run("rdsd", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		each(t, l, func(cfg config.Node) *socket.Socket {
-			_, _, path := served(t, l, cfg, config.Service{})
-			return bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
+		in(t, func(t *testing.T, l *lab) {
+			each(t, l, func(cfg config.Node) *socket.Socket {
+				_, _, path := served(t, l, cfg, config.Service{})
+				return bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
+			})
 		})
 	})
 }
@@ -41,7 +43,7 @@ func rarely(cfg config.Node) config.Node {
 // those without one, or a later one, wait on in their order.
 func TestExpiresWhileThePeerIsUnreachable(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(rarely(config.Node{}))
 		to := rdstest.Nowhere()
 		limit := rdstest.After(100 * time.Millisecond)
@@ -78,7 +80,7 @@ func TestExpiresWhileThePeerIsUnreachable(t *testing.T) {
 // does it hinder others of its batch.
 func TestExpiredWhenItIsSent(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s, peer := bind(config.Node{}), l.bindOne(config.Node{})
 		rdstest.MustSend(t, s, peer.LocalAddrPort(), []byte("up"))
 		rdstest.Expect(t, peer, "up")
@@ -124,7 +126,7 @@ func TestExpiredWhenItIsSent(t *testing.T) {
 // Messages that wait for a congested port expire, and what has expired is not received.
 func TestExpiresAtACongestedPort(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, overTCP, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(config.Node{SendBuffer: 8 << 20, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
 		to := rdstest.Nowhere()
 		const n = 200 // more than the port takes, and no map has come yet
@@ -158,7 +160,7 @@ func TestExpiresAtACongestedPort(t *testing.T) {
 // A send that blocks waits for room no longer than its message may.
 func TestBlockedSendEndsWithItsMessage(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(config.Node{SendBuffer: 100_000})
 		to := rdstest.Nowhere()
 		for s.TrySend(to, make([]byte, 10_000)) == nil {
@@ -182,7 +184,7 @@ func TestBlockedSendEndsWithItsMessage(t *testing.T) {
 // while another one that is down has as much as it may: each message is alone.
 func TestExpiredMessagesLeaveRoom(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(config.Node{SendBuffer: 100_000})
 		other, to := rdstest.Nowhere(), rdstest.Nowhere()
 		for s.TrySend(other, make([]byte, 1000)) == nil {

@@ -17,19 +17,21 @@ import (
 )
 
 // eachSender runs a test with a socket of a node and with one of an application, at a
-// host that reaches the one of the other socket, over TCP.
-func eachSender(t *testing.T, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p provider, up *socket.Socket)) {
+// host that reaches the one of the other socket.
+func eachSender(t *testing.T, in where, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p provider, up *socket.Socket)) {
 	t.Helper()
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		test(t, l, l.node(cfg), l.bindOne(config.Node{}))
+		in(t, func(t *testing.T, l *lab) {
+			test(t, l, l.node(cfg), l.bindOne(config.Node{}))
+		})
 	})
 	t.Run("application", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		_, _, path := served(t, l, cfg, scfg)
-		test(t, l, dialed(t, path), l.bindOne(config.Node{}))
+		in(t, func(t *testing.T, l *lab) {
+			_, _, path := served(t, l, cfg, scfg)
+			test(t, l, dialed(t, path), l.bindOne(config.Node{}))
+		})
 	})
 }
 
@@ -66,7 +68,7 @@ func allTaken(t *attachment) bool {
 // host is not kept waiting, whatever waits for the dead one.
 func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		dead := rdstest.Nowhere()
@@ -99,7 +101,7 @@ func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
 // However many hosts are dead, each has a message taken and a live one its half.
 func TestManyDeadHosts(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		total := 0
@@ -125,7 +127,7 @@ func TestManyDeadHosts(t *testing.T) {
 // A host that goes down with all of the send buffer does not keep what it has from others.
 func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		host := rdstest.NewAddr()
@@ -182,7 +184,7 @@ func filledWhileUp(t *testing.T, s *socket.Socket, to netip.AddrPort) {
 // that waited for room go on, and the host has all of the buffer again.
 func TestADeadHostComesBack(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{SendBuffer: 1 << 20}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{SendBuffer: 1 << 20}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		to := rdstest.Nowhere()
 		const count, size = 400, 5000 // nearly twice the buffer
@@ -222,7 +224,7 @@ func TestADeadHostComesBack(t *testing.T) {
 // up makes the room, not its congestion map.
 func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p provider, _ *socket.Socket) {
+	eachSender(t, overTCP, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p provider, _ *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		silent := l.Raw()
