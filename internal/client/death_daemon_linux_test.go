@@ -46,21 +46,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	path := filepath.Join(dir, "s")
 	here := rdstest.NewAddr()
 	peer := l.bind(l.node(config.Node{ReconnectMax: 20 * time.Millisecond}))
-	start := func() *exec.Cmd {
-		d := process("TestDaemonIsKilled", "daemon", path, here.String(), strconv.Itoa(int(l.Port)))
-		d.Stderr = os.Stderr
-		out, err := d.StdoutPipe()
-		if err == nil {
-			err = d.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 8)); err != nil {
-			t.Fatalf("the daemon does not start: %v", err)
-		}
-		return d
-	}
+	start := func() *exec.Cmd { return startDaemon(t, path, here.String(), strconv.Itoa(int(l.Port))) }
 	d := start()
 	defer func() { _ = d.Process.Kill(); _ = d.Wait() }()
 
@@ -110,58 +96,17 @@ func TestDaemonIsKilled(t *testing.T) {
 		"resolve": func() error { return first.Send(ctx, rdstest.AddrOf(rdstest.NewAddr(), 9), nil) },
 		"option":  func() error { return first.SetRecvErr(true) },
 	}
-	type result struct {
-		name string
-		err  error
-		at   time.Time
-	}
 	results := make(chan result, len(calls)+len(stopped))
-	blocked := func(calls map[string]func() error, wait ...func() bool) {
-		for name, f := range calls {
-			go func() {
-				err := f()
-				results <- result{name, err, time.Now()}
-			}()
-		}
-		for _, waits := range wait {
-			rdstest.Eventually(t, "all wait", func() bool { return len(results) > 0 || waits() })
-		}
-		if rdstest.Holds(50*time.Millisecond, func() bool { return len(results) > 0 }) {
-			t.Fatalf("not blocked: %+v", <-results)
-		}
-	}
-	blocked(calls,
+	beginAll(t, results, calls,
 		waiting(&clientHalfOf(full1).writers, 1), waiting(&clientHalfOf(full2).writers, 1), waiting(&clientHalfOf(full3).writers, 1),
 		waiting(&clientHalfOf(alone).Readers, 1), waiting(&clientHalfOf(reader).Readers, 2), asking(1))
-	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Eventually(t, "the daemon to stand still", func() bool {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
-		return bytes.Contains(b, []byte(") T "))
-	})
-	blocked(stopped, asking(1+len(stopped)))
+	standStill(t, d)
+	beginAll(t, results, stopped, asking(1+len(stopped)))
 	killed := time.Now()
 	if err := d.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	var after []time.Duration
-	for range len(calls) + len(stopped) {
-		select {
-		case r := <-results:
-			if !errors.Is(r.err, datagram.ErrDaemonLost) {
-				t.Errorf("%s: %v", r.name, r.err)
-			}
-			after = append(after, r.at.Sub(killed))
-		case <-ctx.Done():
-			t.Fatalf("%d calls still wait", len(calls)+len(stopped)-len(after))
-		}
-	}
-	slices.Sort(after)
-	t.Logf("calls failed after %v", after)
-	if after[len(after)-1] >= attachTimeout { // a Client knows no shorter time: what is faster follows the event
-		t.Errorf("calls failed after %v", after)
-	}
+	allLost(t, ctx, results, len(calls)+len(stopped), killed)
 	if err := first.TrySend(peer.LocalAddrPort(), nil); !errors.Is(err, datagram.ErrDaemonLost) {
 		t.Errorf("a later call: %v", err)
 	}
@@ -173,6 +118,82 @@ func TestDaemonIsKilled(t *testing.T) {
 	rdstest.MustSend(t, again, peer.LocalAddrPort(), []byte("again"))
 	rdstest.Expect(t, peer, "again")
 	rdstest.Eventually(t, "a new generation", func() bool { return rdstest.Counter(t, nodeOf(peer), "peer_generations") == before+1 })
+}
+
+// result is how a call ended.
+type result struct {
+	name string
+	err  error
+	at   time.Time
+}
+
+// startDaemon starts a daemon.
+func startDaemon(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	d := process("TestDaemonIsKilled", "daemon", args...)
+	d.Stderr = os.Stderr
+	out, err := d.StdoutPipe()
+	if err == nil {
+		err = d.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err != nil {
+		t.Fatalf("the daemon does not start: %v", err)
+	}
+	return d
+}
+
+// beginAll begins calls, which do not end.
+func beginAll(t *testing.T, results chan result, calls map[string]func() error, wait ...func() bool) {
+	t.Helper()
+	for name, f := range calls {
+		go func() {
+			err := f()
+			results <- result{name, err, time.Now()}
+		}()
+	}
+	for _, waits := range wait {
+		rdstest.Eventually(t, "all wait", func() bool { return len(results) > 0 || waits() })
+	}
+	if rdstest.Holds(50*time.Millisecond, func() bool { return len(results) > 0 }) {
+		t.Fatalf("not blocked: %+v", <-results)
+	}
+}
+
+// standStill stops a daemon.
+func standStill(t *testing.T, d *exec.Cmd) {
+	t.Helper()
+	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	rdstest.Eventually(t, "the daemon to stand still", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
+		return bytes.Contains(b, []byte(") T "))
+	})
+}
+
+// allLost checks that n calls end by the loss of the daemon, which was killed then.
+func allLost(t *testing.T, ctx context.Context, results <-chan result, n int, killed time.Time) {
+	t.Helper()
+	var after []time.Duration
+	for range n {
+		select {
+		case r := <-results:
+			if !errors.Is(r.err, datagram.ErrDaemonLost) {
+				t.Errorf("%s: %v", r.name, r.err)
+			}
+			after = append(after, r.at.Sub(killed))
+		case <-ctx.Done():
+			t.Fatalf("%d calls still wait", n-len(after))
+		}
+	}
+	slices.Sort(after)
+	t.Logf("calls failed after %v", after)
+	if after[len(after)-1] >= attachTimeout { // a Client knows no shorter time: what is faster follows the event
+		t.Errorf("calls failed after %v", after)
+	}
 }
 
 // beDaemon serves until it is killed.

@@ -13,13 +13,12 @@ func (s *Socket) lost(t *attachment) {
 	if h != nil {
 		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
 		s.loseFates(h)
+		// Before losses counts: who has heard of the loss must not find the half, and hear of the loss again.
+		s.half.CompareAndSwap(h, nil) // rebind sees to one that it has put there meanwhile
 	}
 	n := s.losses.Add(1)
 	if s.told.Load() == t {
 		s.report(n)
-	}
-	if h != nil {
-		s.half.CompareAndSwap(h, nil) // rebind sees to one that it has put there meanwhile
 	}
 	s.Queue.CutOff(n)
 	s.Readers.Wake(-1)

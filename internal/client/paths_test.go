@@ -38,36 +38,15 @@ func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
 			done := make(chan error, pairs)
 			for i := range pairs {
 				go func() {
-					for round := range 30 {
-						size := 100
+					done <- rdstest.Stream(ctx, froms[i], tos[i], 30, func(round int) int {
 						if round%3 == 0 {
-							size = config.MaxMessage - i
+							return config.MaxMessage - i
 						}
-						if err := froms[i].Send(ctx, tos[i].LocalAddrPort(), rdstest.Payload(uint64(round), size)); err != nil {
-							done <- fmt.Errorf("sender %d, round %d: %w", i, round, err)
-							return
-						}
-					}
-					done <- nil
+						return 100
+					})
 				}()
 			}
-			for i := range pairs {
-				go func() {
-					for round := range 30 {
-						m, err := tos[i].Recv(ctx)
-						if err == nil {
-							err = rdstest.Verify(m.Data, uint64(round))
-							m.Release()
-						}
-						if err != nil {
-							done <- fmt.Errorf("receiver %d, round %d: %w", i, round, err)
-							return
-						}
-					}
-					done <- nil
-				}()
-			}
-			for range 2 * pairs {
+			for range pairs {
 				if err := <-done; err != nil {
 					t.Error(err)
 				}

@@ -177,38 +177,44 @@ func TestReconnect(t *testing.T) {
 			rdstest.MustSend(t, far, b.recv.LocalAddrPort(), []byte("back"))
 			rdstest.Expect(t, b.recv, "back")
 		}
-		if send, receive := b.recv.Buffers(); send != 65_432 || receive != 123_456 {
-			t.Errorf("buffers of %d and %d", send, receive)
-		}
-		info, err := c.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, x := range info.Sockets {
-			if x.Bound == b.recv.LocalAddrPort() && (x.Connected != far.LocalAddrPort() || x.SendBuffer != 65_432 || x.ReceiveBuf != 123_456) {
-				t.Errorf("%+v", x)
-			}
-		}
-		if err := b.recv.TrySend(rdstest.Nowhere(), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.recv.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
-			t.Fatal(err)
-		}
-		if m := rdstest.MustRecv(t, b.recv); m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled {
-			t.Errorf("%v: RECVERR is lost", &m)
-		}
-		// The send buffer is empty, and as large as before.
-		if err := b.full.TrySend(far.LocalAddrPort(), nil); errors.Is(err, datagram.ErrDaemonLost) {
-			err = b.full.TrySend(far.LocalAddrPort(), nil)
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if n := filled(t, b.full, 1000); n != 10 {
-			t.Errorf("%d messages of 1,000 bytes in 10,000", n)
-		}
+		b.keepsSettings(t, c, far)
 	})
+}
+
+// keepsSettings checks what TestReconnect has set.
+func (b *blocked) keepsSettings(t *testing.T, c *Client, far *socket.Socket) {
+	t.Helper()
+	if send, receive := b.recv.Buffers(); send != 65_432 || receive != 123_456 {
+		t.Errorf("buffers of %d and %d", send, receive)
+	}
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range info.Sockets {
+		if x.Bound == b.recv.LocalAddrPort() && (x.Connected != far.LocalAddrPort() || x.SendBuffer != 65_432 || x.ReceiveBuf != 123_456) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if err := b.recv.TrySend(rdstest.Nowhere(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.recv.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if m := rdstest.MustRecv(t, b.recv); m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled {
+		t.Errorf("%v: RECVERR is lost", &m)
+	}
+	// The send buffer is empty, and as large as before.
+	if err := b.full.TrySend(far.LocalAddrPort(), nil); errors.Is(err, datagram.ErrDaemonLost) {
+		err = b.full.TrySend(far.LocalAddrPort(), nil)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := filled(t, b.full, 1000); n != 10 {
+		t.Errorf("%d messages of 1,000 bytes in 10,000", n)
+	}
 }
 
 // Without Reconnect every later call fails, but what has been received stays.

@@ -36,7 +36,8 @@ func TestSessionInProcess(t *testing.T) {
 		if d := time.Since(began); d > 0 {
 			t.Errorf("%v have passed", d)
 		}
-		time.Sleep(time.Hour)
+		a.SetLinger(time.Minute)
+		<-time.After(time.Hour)
 		if err := rdstest.Converse(t.Context(), a, b, 1); err != nil {
 			t.Fatal(err)
 		}

@@ -172,13 +172,7 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 		survivor.end(sent.String())
 		// The next round's first incarnations follow those of this one, but the
 		// survivor is new.
-		for _, svc := range []*Service{svc1, svc2} {
-			rdstest.Eventually(t, "the end of all sessions", func() bool {
-				svc.mu.Lock()
-				defer svc.mu.Unlock()
-				return svc.live == 0 && len(svc.lingering) == 0 && len(svc.sessions) == 0 && len(svc.users) == 0
-			})
-		}
+		endOfSessions(t, svc1, svc2)
 	}
 	round(4) // connections, pools and the table are there from now on
 	base := used(t)
@@ -195,7 +189,24 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 		t.Errorf("before %+v, afterwards %+v", base, now)
 	}
 	t.Logf("before %+v, afterwards %+v", base, now)
-	for _, n := range []*node.Node{n1, n2} {
+	wantNothingLeft(t, n1, n2)
+}
+
+func endOfSessions(t *testing.T, services ...*Service) {
+	t.Helper()
+	for _, svc := range services {
+		rdstest.Eventually(t, "the end of all sessions", func() bool {
+			svc.mu.Lock()
+			defer svc.mu.Unlock()
+			return svc.live == 0 && len(svc.lingering) == 0 && len(svc.sessions) == 0 && len(svc.users) == 0
+		})
+	}
+}
+
+// wantNothingLeft checks that nodes have nothing of applications that have ended.
+func wantNothingLeft(t *testing.T, nodes ...*node.Node) {
+	t.Helper()
+	for _, n := range nodes {
 		if k := len(n.Sockets()); k != 0 {
 			t.Errorf("%d sockets are left", k)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -61,20 +62,9 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 		var stop atomic.Bool
 		fates := make(map[datagram.Status]int)
 		done, written, refused := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		go func() { // writes without a pause
+		go func() {
 			defer close(done)
-			data := bytes.Repeat([]byte{0xee}, size)
-			for token := uint64(1); !stop.Load(); token++ {
-				rdstest.OperateAt(t, peer, at, token, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: app.cookie, Local: [][]byte{data}, Write: true, Silent: true}})
-				m := rdstest.MustRecv(t, peer)
-				fates[m.Status]++
-				switch {
-				case m.Status == datagram.StatusSuccess && fates[m.Status] == 1:
-					close(written)
-				case m.Status == datagram.StatusRemoteError && fates[m.Status] == 1:
-					close(refused)
-				}
-			}
+			writeOn(t, peer, at, app.cookie, &stop, fates, map[datagram.Status]chan struct{}{datagram.StatusSuccess: written, datagram.StatusRemoteError: refused})
 		}()
 		within := rdstest.Background(t)
 		await := func(what string, event chan struct{}) {
@@ -130,6 +120,19 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 	}
 	if s := n.Regions().Stats(); s.Large.Live+s.Large.Dirty != 0 {
 		t.Errorf("regions are left: %+v", s.Large)
+	}
+}
+
+// writeOn writes to a region without a pause until stop is set. It counts the fates, and closes
+// the channel of each that has one when it comes first.
+func writeOn(t *testing.T, s *socket.Socket, to netip.AddrPort, region datagram.Cookie, stop *atomic.Bool, fates map[datagram.Status]int, first map[datagram.Status]chan struct{}) {
+	data := bytes.Repeat([]byte{0xee}, exposedSize)
+	for token := uint64(1); !stop.Load(); token++ {
+		rdstest.OperateAt(t, s, to, token, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: region, Local: [][]byte{data}, Write: true, Silent: true}})
+		m := rdstest.MustRecv(t, s)
+		if fates[m.Status]++; fates[m.Status] == 1 && first[m.Status] != nil {
+			close(first[m.Status])
+		}
 	}
 }
 

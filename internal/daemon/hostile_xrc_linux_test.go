@@ -135,6 +135,97 @@ func newXRCHost(t testing.TB, l *lab) *xrcHost {
 	return h
 }
 
+// schemes are attacks by means of objects of XRC. Those that set ends are the end of the session.
+var schemes = []struct {
+	name string
+	ends bool
+	run  func(t *testing.T, x *schemer)
+}{
+	{"nothing", false, func(*testing.T, *schemer) {}},
+	{"posts run back", true, func(_ *testing.T, x *schemer) { x.word64(schemePosts).Store(1 << 63); x.ring() }},
+	{"too many posts", true, func(_ *testing.T, x *schemer) { x.word64(schemePosts).Store(schemeEntries + 1); x.ring() }},
+	{"posts of nothing", false, func(_ *testing.T, x *schemer) {
+		for _, n := range []uint32{0, 1 << 31, 1<<32 - 1, x.pd, x.region} {
+			x.post(n)
+		}
+	}},
+	{"too many receives", true, func(_ *testing.T, x *schemer) { x.word64(schemeReceives).Store(schemeEntries + 1); x.post(x.srq) }},
+	{"a request as a receive", true, func(_ *testing.T, x *schemer) {
+		work.PutRequest(x.receives.Record(0), &iwarp.WorkRequest{Queue: 7})
+		x.receives.Advance(1)
+		x.post(x.srq)
+	}},
+	{"a receive with the memory of others", false, func(t *testing.T, x *schemer) {
+		for _, k := range []mr.Key{0, x.key + 1, x.key + 0x100, 1<<32 - 1} {
+			x.receive(iwarp.SGE{Key: k, Addr: schemeRegion, Len: 8})
+		}
+		if c := x.completion(); c.Status != iwarp.LocalProtection || c.ID != 5 {
+			t.Errorf("%+v", c)
+		}
+	}},
+	{"an operation that is none", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[8] = 77 }) }},
+	{"a receive as a request", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[8] = byte(iwarp.OpReceive) }) }},
+	{"a thousand pieces", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[10], b[11] = 255, 0 }) }},
+	{"inline beyond the record", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[11] = 255 }) }},
+	{"a message on Writes that are none", false, func(t *testing.T, x *schemer) {
+		x.request(func(b []byte) { b[12] = 9 })
+		if c := x.completion(); c.Status != iwarp.LocalQPError {
+			t.Errorf("%+v", c)
+		}
+	}},
+	{"a message to a queue of RDS", false, func(t *testing.T, x *schemer) {
+		x.request(func(b []byte) { binary.NativeEndian.PutUint32(b[16:], 0x200000) })
+		if c := x.completion(); c.Status != iwarp.LocalQPError {
+			t.Errorf("%+v", c)
+		}
+	}},
+	{"memory of others sent", false, func(t *testing.T, x *schemer) {
+		x.request(func(b []byte) {
+			work.PutRequest(b, &iwarp.WorkRequest{Queue: schemeNone, SGE: []iwarp.SGE{{Key: x.key + 0x100, Addr: schemeRegion, Len: 8}}})
+		})
+		if c := x.completion(); c.Status != iwarp.LocalProtection {
+			t.Errorf("%+v", c)
+		}
+	}},
+	{"completions taken that never came", false, func(t *testing.T, x *schemer) {
+		x.word64(schemeCQ + 0x80).Store(1 << 40)
+		for n := range uint64(4 * schemeEntries) {
+			x.request(func([]byte) {})
+			rdstest.Eventually(t, "the completion", func() bool { return x.word64(schemeCQ).Load() > n })
+		}
+		x.request(func([]byte) {})
+		r := x.must(&ipc.XRCCall{Op: ipc.XRCEvent}) // of the overrun
+		x.must(&ipc.XRCCall{Op: ipc.XRCAck, Serial: r.Serial})
+	}},
+	{"one queue on another", false, func(t *testing.T, x *schemer) {
+		x.must(&ipc.XRCCall{Op: ipc.XRCCreateCQ, Offset: schemeCQ, Entries: 64})
+		x.must(&ipc.XRCCall{Op: ipc.XRCCreateCQ, Offset: schemePosts, Entries: 8})
+		x.must(&ipc.XRCCall{Op: ipc.XRCRegister, PD: x.pd, Offset: 0, Length: schemeRegion, Access: uint32(mr.LocalWrite)})
+	}},
+	{"calls that make no sense", false, func(t *testing.T, x *schemer) {
+		for _, c := range []*ipc.XRCCall{
+			nil, {}, {Op: "nonsense"}, {Op: ipc.XRCPosts, Entries: 8}, {Op: ipc.XRCCreateCQ, Entries: -1}, {Op: ipc.XRCCreateCQ, Entries: 1 << 30},
+			{Op: ipc.XRCCreateCQ, Entries: 3}, {Op: ipc.XRCCreateCQ, Offset: 4, Entries: 8}, {Op: ipc.XRCCreateCQ, Offset: 1<<32 - 8, Entries: 8},
+			{Op: ipc.XRCRegister, PD: x.pd, Offset: 1 << 31, Length: 1 << 31}, {Op: ipc.XRCRegister, PD: x.pd}, {Op: ipc.XRCRegister, PD: x.cq, Length: 8},
+			{Op: ipc.XRCRegister, PD: x.pd, Length: 8, Access: 0xff}, {Op: ipc.XRCDestroy, Object: x.cq}, {Op: ipc.XRCDestroy, Object: 1 << 20},
+			{Op: ipc.XRCAck, Serial: 1}, {Op: ipc.XRCJoin, Object: x.srq}, {Op: ipc.XRCModifyTarget, Attr: []byte(`"x"`)}, {Op: ipc.XRCQueryTarget, Domain: x.srq},
+		} {
+			if r := x.xrc(c); r.Error == "" {
+				t.Errorf("%+v is done", c)
+			}
+		}
+	}},
+	{"objects without end", false, func(t *testing.T, x *schemer) {
+		for n := range 1 << 12 {
+			if r := x.xrc(&ipc.XRCCall{Op: ipc.XRCAllocPD}); r.Errno == int(syscall.ENOMEM) {
+				return
+			} else if n > 1000 {
+				t.Fatal("no limit")
+			}
+		}
+	}},
+}
+
 // Whatever an application does to its objects of XRC, the daemon survives, its neighbor is served, and
 // what is impossible ends the session.
 func TestHostileXRC(t *testing.T) {
@@ -142,95 +233,7 @@ func TestHostileXRC(t *testing.T) {
 	l := newLab(t)
 	near, far := newXRCHost(t, l), newXRCHost(t, l)
 	other := verbsPair(t, near, far) // a neighbor, whose traffic goes on
-	for _, a := range []struct {
-		name string
-		ends bool
-		run  func(t *testing.T, x *schemer)
-	}{
-		{"nothing", false, func(*testing.T, *schemer) {}},
-		{"posts run back", true, func(_ *testing.T, x *schemer) { x.word64(schemePosts).Store(1 << 63); x.ring() }},
-		{"too many posts", true, func(_ *testing.T, x *schemer) { x.word64(schemePosts).Store(schemeEntries + 1); x.ring() }},
-		{"posts of nothing", false, func(_ *testing.T, x *schemer) {
-			for _, n := range []uint32{0, 1 << 31, 1<<32 - 1, x.pd, x.region} {
-				x.post(n)
-			}
-		}},
-		{"too many receives", true, func(_ *testing.T, x *schemer) { x.word64(schemeReceives).Store(schemeEntries + 1); x.post(x.srq) }},
-		{"a request as a receive", true, func(_ *testing.T, x *schemer) {
-			work.PutRequest(x.receives.Record(0), &iwarp.WorkRequest{Queue: 7})
-			x.receives.Advance(1)
-			x.post(x.srq)
-		}},
-		{"a receive with the memory of others", false, func(t *testing.T, x *schemer) {
-			for _, k := range []mr.Key{0, x.key + 1, x.key + 0x100, 1<<32 - 1} {
-				x.receive(iwarp.SGE{Key: k, Addr: schemeRegion, Len: 8})
-			}
-			if c := x.completion(); c.Status != iwarp.LocalProtection || c.ID != 5 {
-				t.Errorf("%+v", c)
-			}
-		}},
-		{"an operation that is none", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[8] = 77 }) }},
-		{"a receive as a request", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[8] = byte(iwarp.OpReceive) }) }},
-		{"a thousand pieces", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[10], b[11] = 255, 0 }) }},
-		{"inline beyond the record", true, func(_ *testing.T, x *schemer) { x.request(func(b []byte) { b[11] = 255 }) }},
-		{"a message on Writes that are none", false, func(t *testing.T, x *schemer) {
-			x.request(func(b []byte) { b[12] = 9 })
-			if c := x.completion(); c.Status != iwarp.LocalQPError {
-				t.Errorf("%+v", c)
-			}
-		}},
-		{"a message to a queue of RDS", false, func(t *testing.T, x *schemer) {
-			x.request(func(b []byte) { binary.NativeEndian.PutUint32(b[16:], 0x200000) })
-			if c := x.completion(); c.Status != iwarp.LocalQPError {
-				t.Errorf("%+v", c)
-			}
-		}},
-		{"memory of others sent", false, func(t *testing.T, x *schemer) {
-			x.request(func(b []byte) {
-				work.PutRequest(b, &iwarp.WorkRequest{Queue: schemeNone, SGE: []iwarp.SGE{{Key: x.key + 0x100, Addr: schemeRegion, Len: 8}}})
-			})
-			if c := x.completion(); c.Status != iwarp.LocalProtection {
-				t.Errorf("%+v", c)
-			}
-		}},
-		{"completions taken that never came", false, func(t *testing.T, x *schemer) {
-			x.word64(schemeCQ + 0x80).Store(1 << 40)
-			for n := range uint64(4 * schemeEntries) {
-				x.request(func([]byte) {})
-				rdstest.Eventually(t, "the completion", func() bool { return x.word64(schemeCQ).Load() > n })
-			}
-			x.request(func([]byte) {})
-			r := x.must(&ipc.XRCCall{Op: ipc.XRCEvent}) // of the overrun
-			x.must(&ipc.XRCCall{Op: ipc.XRCAck, Serial: r.Serial})
-		}},
-		{"one queue on another", false, func(t *testing.T, x *schemer) {
-			x.must(&ipc.XRCCall{Op: ipc.XRCCreateCQ, Offset: schemeCQ, Entries: 64})
-			x.must(&ipc.XRCCall{Op: ipc.XRCCreateCQ, Offset: schemePosts, Entries: 8})
-			x.must(&ipc.XRCCall{Op: ipc.XRCRegister, PD: x.pd, Offset: 0, Length: schemeRegion, Access: uint32(mr.LocalWrite)})
-		}},
-		{"calls that make no sense", false, func(t *testing.T, x *schemer) {
-			for _, c := range []*ipc.XRCCall{
-				nil, {}, {Op: "nonsense"}, {Op: ipc.XRCPosts, Entries: 8}, {Op: ipc.XRCCreateCQ, Entries: -1}, {Op: ipc.XRCCreateCQ, Entries: 1 << 30},
-				{Op: ipc.XRCCreateCQ, Entries: 3}, {Op: ipc.XRCCreateCQ, Offset: 4, Entries: 8}, {Op: ipc.XRCCreateCQ, Offset: 1<<32 - 8, Entries: 8},
-				{Op: ipc.XRCRegister, PD: x.pd, Offset: 1 << 31, Length: 1 << 31}, {Op: ipc.XRCRegister, PD: x.pd}, {Op: ipc.XRCRegister, PD: x.cq, Length: 8},
-				{Op: ipc.XRCRegister, PD: x.pd, Length: 8, Access: 0xff}, {Op: ipc.XRCDestroy, Object: x.cq}, {Op: ipc.XRCDestroy, Object: 1 << 20},
-				{Op: ipc.XRCAck, Serial: 1}, {Op: ipc.XRCJoin, Object: x.srq}, {Op: ipc.XRCModifyTarget, Attr: []byte(`"x"`)}, {Op: ipc.XRCQueryTarget, Domain: x.srq},
-			} {
-				if r := x.xrc(c); r.Error == "" {
-					t.Errorf("%+v is done", c)
-				}
-			}
-		}},
-		{"objects without end", false, func(t *testing.T, x *schemer) {
-			for n := range 1 << 12 {
-				if r := x.xrc(&ipc.XRCCall{Op: ipc.XRCAllocPD}); r.Errno == int(syscall.ENOMEM) {
-					return
-				} else if n > 1000 {
-					t.Fatal("no limit")
-				}
-			}
-		}},
-	} {
+	for _, a := range schemes {
 		t.Run(a.name, func(t *testing.T) {
 			x := scheme(t, near.path)
 			defer x.leave()

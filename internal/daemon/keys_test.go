@@ -103,16 +103,11 @@ func TestGuessesOverTheWire(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { // the honest peer has the guesser's address: its host is the one that guesses
 		local := make([]byte, 8)
-		for i := uint64(0); ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		until(stop, func(i uint64) {
 			rdstest.Operate(t, a, b, i, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: cookies[i%1000], Local: [][]byte{local}, Write: true, Silent: true}})
 			rdstest.WantStatus(t, a, i, datagram.StatusSuccess)
 			honest.Add(1)
-		}
+		})
 	})
 	to, port := b.LocalAddrPort(), n.Config.XrcPort()
 	for name, next := range guesses(cookies[0]) {
@@ -236,22 +231,12 @@ func TestNewCookiesBesideAGuesser(t *testing.T) {
 				t.Errorf("a guess ended with %v", &m)
 			}
 		}
-		loop := func(f func(n uint64)) {
-			for n := uint64(0); ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-					f(n)
-				}
-			}
-		}
 		one := bind()
 		memory := lent(t, one, 8)
-		wg.Go(func() { loop(func(n uint64) { guess(one, memory, n) }) })
+		wg.Go(func() { until(stop, func(n uint64) { guess(one, memory, n) }) })
 		if !attached {
 			wg.Go(func() {
-				loop(func(uint64) {
+				until(stop, func(uint64) {
 					s, err := near.Bind(netip.AddrPortFrom(here, 0))
 					if err != nil {
 						t.Error(err)
@@ -283,6 +268,18 @@ func TestNewCookiesBesideAGuesser(t *testing.T) {
 		}
 		if unseen := rdstest.Counter(t, far, "xrc_keys_unseen"); unseen > 0 {
 			t.Errorf("the host has asked for %d more keys than the peer looks up", unseen)
+		}
+	}
+}
+
+// until calls f with 0, 1, 2 and so on until stop is closed.
+func until(stop <-chan struct{}, f func(n uint64)) {
+	for n := uint64(0); ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+			f(n)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -130,20 +131,7 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 			default:
 			}
 		}
-		wg.Go(func() { // cuts, each after some fates, so that the links get on however slow the machine is
-			rng := rand.New(rand.NewPCG(uint64(paths), 3))
-			for {
-				select {
-				case <-progress:
-				case <-ctx.Done():
-					return
-				}
-				wait, stop := context.WithTimeout(ctx, time.Duration(rng.IntN(1000))*time.Microsecond)
-				<-wait.Done()
-				stop()
-				cutLinks(nodeOf([]*socket.Socket{a, b}[rng.IntN(2)]))
-			}
-		})
+		wg.Go(func() { cutSome(ctx, rand.New(rand.NewPCG(uint64(paths), 3)), progress, nodeOf(a), nodeOf(b)) })
 		wg.Go(func() {
 			for i := range n {
 				to := nobody
@@ -190,5 +178,21 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 		if _, err := b.TryRecv(); err == nil {
 			t.Error("a message came twice")
 		}
+	}
+}
+
+// cutSome cuts links of the one node or the other, soon after each token of progress, so that
+// the links get on however slow the machine is.
+func cutSome(ctx context.Context, rng *rand.Rand, progress <-chan struct{}, nodes ...*node.Node) {
+	for {
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			return
+		}
+		wait, stop := context.WithTimeout(ctx, time.Duration(rng.IntN(1000))*time.Microsecond)
+		<-wait.Done()
+		stop()
+		cutLinks(nodes[rng.IntN(len(nodes))])
 	}
 }
