@@ -15,7 +15,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/internal/cli/clitest"
-	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -44,7 +44,7 @@ func within(t *testing.T) context.Context {
 // openDevice is a device on the network in memory of a test in a bubble.
 func openDevice(t *testing.T, cfg iwarp.Config) *iwarp.Device {
 	t.Helper()
-	cfg.Network = rdstest.NetworkOf(t)
+	cfg.Network = memnet.Of(t)
 	dev, err := iwarp.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
