@@ -1,10 +1,11 @@
+//go:build live
+
 package rds
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -85,8 +86,3 @@ func served(t testing.TB, l *lab, cfg Config, scfg ServiceConfig) (*Node, *Servi
 }
 
 func dialed(t testing.TB, path string) *Client { t.Helper(); return rdstest.Attach(t, Dial, path) }
-
-func bound(t testing.TB, p Provider, a netip.AddrPort) *Socket {
-	t.Helper()
-	return rdstest.Bind(t, p, a)
-}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/internal/memnet"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -61,8 +61,7 @@ func TestHundredPingsOfEachSize(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		for _, size := range []int{minPing, 64, 1000, 4096, 65535, maxPing} {
 			t.Run(fmt.Sprintf("crc %v/%d", crc, size), func(t *testing.T) {
-				t.Parallel()
-				memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+				rdstest.Bubble(t, func(t *testing.T) {
 					server, client := pingOpts(maxPing, crc), pingOpts(size, crc)
 					server.count, client.count = 100, 100
 					at, sout, served := startPingServer(t, server, 1)
@@ -86,8 +85,7 @@ func TestHundredPingsOfEachSize(t *testing.T) {
 
 // Either side alone can ask for CRCs.
 func TestEitherSideTurnsCRCOn(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		for _, c := range []struct{ server, client bool }{{true, false}, {false, true}} {
 			server, client := pingOpts(64, c.server), pingOpts(64, c.client)
 			client.count = 2
@@ -101,8 +99,7 @@ func TestEitherSideTurnsCRCOn(t *testing.T) {
 }
 
 func TestVerbosePrintsEachPing(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		server, client := pingOpts(64, true), pingOpts(64, true)
 		client.count = 3
 		at, sout, served := startPingServer(t, server, 1)
@@ -129,8 +126,7 @@ func TestVerbosePrintsEachPing(t *testing.T) {
 
 // Many clients at a time, then a signal: the end of a persistent server.
 func TestPersistentServerServesManyAtATime(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		o := pingOpts(4096, false)
 		params, _ := o.params()
 		out := new(transcript)
@@ -217,8 +213,7 @@ func (p *rawPinger) send(w iwarp.WorkRequest) {
 
 // What a client does wrong ends its connection with a reason, and no other.
 func TestServerRefusesWhatRpingDoesNotSay(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		o := pingOpts(4096, true)
 		const cases = 8
 		at, out, served := startPingServer(t, o, cases+1)
@@ -323,8 +318,7 @@ func serveRaw(t *testing.T, edit func(n int, ping []byte) bool) netip.AddrPort {
 }
 
 func TestClientNoticesAWrongEcho(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		at := serveRaw(t, func(n int, ping []byte) bool {
 			if n == 2 {
 				ping[40] ^= 1
@@ -341,8 +335,7 @@ func TestClientNoticesAWrongEcho(t *testing.T) {
 }
 
 func TestClientGivesUpOnASilentServer(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		at := serveRaw(t, func(int, []byte) bool { return false })
 		o, dev := pingOpts(64, true), openDevice(t, iwarp.Config{})
 		params, _ := o.params()
@@ -364,8 +357,7 @@ func TestClientGivesUpOnASilentServer(t *testing.T) {
 // Without a count the client pings until it is interrupted; that is no failure.
 // With one it is.
 func TestInterruptedClient(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		for _, count := range []cli.Number{0, 1000} {
 			ctx, interrupt := context.WithCancel(within(t))
 			at := serveRaw(t, func(n int, _ []byte) bool {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/internal/memnet"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -84,8 +84,7 @@ func (d *served) op(ops ...string) (out *transcript, ok bool) {
 }
 
 func TestEveryOperationWorks(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{receive: receiveSpec{8, 256}}, 1, "all:64k:rwa", "victim:4k:r")
 		out, ok := d.op("write:$all,len=1000,count=300", "read:$all,len=1000,count=100,fence",
 			"write:$all,len=8", "fetch-add:$all,add=1", "compare-swap:$all,compare=0,swap=2",
@@ -161,8 +160,7 @@ func TestForbiddenOperationsEndOneConnection(t *testing.T) {
 		{"send:len=1,count=3", "success", "0x1202", bad},
 	} {
 		t.Run(c.op, func(t *testing.T) {
-			t.Parallel()
-			memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+			rdstest.Bubble(t, func(t *testing.T) {
 				o := serveOptions{receive: receiveSpec{2, 64}}
 				if strings.HasSuffix(c.op, "count=3") {
 					o.receive = receiveSpec{}
@@ -206,8 +204,7 @@ func patternSum(n, seed int) string {
 
 // The request at fault has its status, all behind it are flushed.
 func TestRequestsBehindAFailureAreFlushed(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{}, 1, "wo:4k:w")
 		out, _ := d.op("write:$wo,len=8", "read:$wo,len=8,count=40", "send:len=1", "fetch-add:$wo,add=1")
 		var got []string
@@ -224,8 +221,7 @@ func TestRequestsBehindAFailureAreFlushed(t *testing.T) {
 
 // Errors of the local side: the memory is shorter than the length says.
 func TestLocalMemoryIsChecked(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{}, 2, "all:64k:rw")
 		for _, op := range []string{"write:$all,len=100,mem=99", "read:$all,len=100,mem=99"} {
 			out, ok := d.op(op)
@@ -238,8 +234,7 @@ func TestLocalMemoryIsChecked(t *testing.T) {
 }
 
 func TestPostsThatMakeNoSenseAreRefused(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{}, 1, "all:64k:rwa")
 		out, ok := d.op("fetch-add:#all,addr=0x100000001,add=1,count=3", "read:$all,len=8")
 		if r := out.of(t, "refused"); ok || len(r) != 1 || r[0].Index != 0 || !strings.Contains(r[0].Error, "WorkRequest.RemoteAddr") {
@@ -253,8 +248,7 @@ func TestPostsThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 func TestServerWithoutExtensions(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{noExtensions: true, receive: receiveSpec{1, 8}}, 2, "all:64k:rwa")
 		for op, status := range map[string]string{"immediate:value=1": "success", "fetch-add:$all": "remote invalid request"} {
 			out, _ := d.op(op, "wait")
@@ -268,8 +262,7 @@ func TestServerWithoutExtensions(t *testing.T) {
 
 // A region ends, or a connection, or the server, when a line says so.
 func TestServerObeysCommands(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{receive: receiveSpec{1, 8}}, 0, "a:4k:rw", "b:4k:rw")
 		in, lines := io.Pipe()
 		obeyed := make(chan struct{})
@@ -331,8 +324,7 @@ func TestServerObeysCommands(t *testing.T) {
 
 // Connections that are open when the server is told to end, end in order.
 func TestSignalEndsServerAndConnections(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{receive: receiveSpec{1, 8}}, 0, "a:4k:rw")
 		const n = 4
 		ended := make(chan *transcript, n)
@@ -386,8 +378,7 @@ func TestPeerToPeerNeedsAWord(t *testing.T) {
 }
 
 func TestPeerToPeerOperation(t *testing.T) {
-	t.Parallel()
-	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+	rdstest.Bubble(t, func(t *testing.T) {
 		d := serveRegions(t, &serveOptions{}, 1, "a:4k:rw")
 		o := opOptions{terms: testTerms(16, true), peerToPeer: true, notSIW: true, private: "hello"}
 		params, err := o.connParams()

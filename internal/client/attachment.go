@@ -97,10 +97,10 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	}
 	ipc.CloseFiles(files[:2]) // mappings outlive the descriptors
 	if err == nil {
-		bell, err = ipc.OpenBell(files[2])
+		bell, err = control.OpenBell(files[2])
 	}
 	if err == nil {
-		t.ear, err = ipc.OpenEar(files[3])
+		t.ear, err = control.OpenEar(files[3])
 	}
 	if err != nil {
 		ipc.CloseFiles(files[2:])

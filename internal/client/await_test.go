@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/daemon"
@@ -16,38 +17,40 @@ import (
 // An application attaches again by itself. BindContext waits for that.
 func TestBindContextWaitsForTheDaemon(t *testing.T) {
 	t.Parallel()
-	n, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
-	c, err := New(config.Client{Path: path, Reconnect: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := svc.Close(); err != nil {
-		t.Fatal(err)
-	}
-	at := netip.AddrPortFrom(rdstest.NewAddr(), 100)
-	rdstest.Eventually(t, "the loss", func() bool { _, err := c.current(); return err != nil })
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	_, err = c.BindContext(ctx, at)
-	rdstest.WantErr(t, "BindContext without a daemon", err, datagram.ErrDaemonLost, context.DeadlineExceeded)
-	if !strings.Contains(err.Error(), path) {
-		t.Errorf("%q does not name the socket %s", err, path)
-	}
-	bound := make(chan error, 1)
-	go func() {
-		s, err := c.BindContext(rdstest.Background(t), at)
-		if err == nil {
-			err = s.Close()
+	synctest.Test(t, func(t *testing.T) {
+		n, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
+		c, err := New(config.Client{Path: path, Reconnect: true})
+		if err != nil {
+			t.Fatal(err)
 		}
-		bound <- err
-	}()
-	rdstest.Eventually(t, "it waits", func() bool { return c.attached.N.Load() == 1 })
-	if svc, err = daemon.New(n, config.Service{Path: path}); err != nil {
-		t.Fatal(err)
-	}
-	defer svc.Close()
-	if err := <-bound; err != nil {
-		t.Error(err)
-	}
+		defer c.Close()
+		if err := svc.Close(); err != nil {
+			t.Fatal(err)
+		}
+		at := netip.AddrPortFrom(rdstest.NewAddr(), 100)
+		rdstest.Eventually(t, "the loss", func() bool { _, err := c.current(); return err != nil })
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		_, err = c.BindContext(ctx, at)
+		rdstest.WantErr(t, "BindContext without a daemon", err, datagram.ErrDaemonLost, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), path) {
+			t.Errorf("%q does not name the socket %s", err, path)
+		}
+		bound := make(chan error, 1)
+		go func() {
+			s, err := c.BindContext(rdstest.Background(t), at)
+			if err == nil {
+				err = s.Close()
+			}
+			bound <- err
+		}()
+		rdstest.Eventually(t, "it waits", func() bool { return c.attached.N.Load() == 1 })
+		if svc, err = daemon.New(n, config.Service{Path: path}); err != nil {
+			t.Fatal(err)
+		}
+		defer svc.Close()
+		if err := <-bound; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -33,38 +34,40 @@ func filled(t testing.TB, s *socket.Socket, size int) (n int) {
 // that was the next socket's, whose send buffer then counted both's messages.
 func TestLingeringSocketLeavesItsCell(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	_, _, path := served(t, l, config.Node{}, config.Service{})
-	c := dialed(t, path)
-	first := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	for range 50 {
-		rdstest.MustSend(t, first, rdstest.Nowhere(), make([]byte, 1000))
-	}
-	first.SetLinger(50 * time.Millisecond)
-	done := make(chan error, 1)
-	go func() { done <- first.Close() }()
-	var next *socket.Socket // it may get the cell of the one that lingers
-	rdstest.Eventually(t, "the port is free", func() bool {
-		var err error
-		next, err = c.Bind(first.LocalAddrPort())
-		return err == nil
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		_, _, path := served(t, l, config.Node{}, config.Service{})
+		c := dialed(t, path)
+		first := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
+		for range 50 {
+			rdstest.MustSend(t, first, rdstest.Nowhere(), make([]byte, 1000))
+		}
+		first.SetLinger(50 * time.Millisecond)
+		done := make(chan error, 1)
+		go func() { done <- first.Close() }()
+		var next *socket.Socket // it may get the cell of the one that lingers
+		rdstest.Eventually(t, "the port is free", func() bool {
+			var err error
+			next, err = c.Bind(first.LocalAddrPort())
+			return err == nil
+		})
+		if err := next.SetWriteBuffer(10_000); err != nil {
+			t.Fatal(err)
+		}
+		filled(t, next, 1000)
+		var d *datagram.DroppedError
+		if err := <-done; !errors.As(err, &d) || d.Messages != 50 {
+			t.Errorf("Close: %v", err)
+		}
+		rdstest.WantErr(t, "TrySend to a full buffer", next.TrySend(rdstest.Nowhere(), nil), datagram.ErrWouldBlock)
+		if err := next.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
+			t.Fatal(err)
+		}
+		h := clientHalfOf(next).half.Load()
+		if h.hasRoom(); h.account.Bytes() != 0 || h.account.Messages() != 0 {
+			t.Errorf("%d messages, %d bytes in an empty buffer", h.account.Messages(), h.account.Bytes())
+		}
 	})
-	if err := next.SetWriteBuffer(10_000); err != nil {
-		t.Fatal(err)
-	}
-	filled(t, next, 1000)
-	var d *datagram.DroppedError
-	if err := <-done; !errors.As(err, &d) || d.Messages != 50 {
-		t.Errorf("Close: %v", err)
-	}
-	rdstest.WantErr(t, "TrySend to a full buffer", next.TrySend(rdstest.Nowhere(), nil), datagram.ErrWouldBlock)
-	if err := next.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
-		t.Fatal(err)
-	}
-	h := clientHalfOf(next).half.Load()
-	if h.hasRoom(); h.account.Bytes() != 0 || h.account.Messages() != 0 {
-		t.Errorf("%d messages, %d bytes in an empty buffer", h.account.Messages(), h.account.Bytes())
-	}
 }
 
 // careless has a Client not keep to its budget, as hostile ones do.
@@ -74,39 +77,41 @@ func careless(c *Client) { c.att.budget.account.SetLimit(0) }
 // close reports it, a cancel cancels it.
 func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	_, svc, path := served(t, l, config.Node{}, config.Service{SendBudget: 64 << 10})
-	c := dialed(t, path)
-	careless(c)
-	to := rdstest.Nowhere()
-	const count, size = 300, 1000
-	for _, linger := range []time.Duration{0, 30 * time.Millisecond} {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		_, svc, path := served(t, l, config.Node{}, config.Service{SendBudget: 64 << 10})
+		c := dialed(t, path)
+		careless(c)
+		to := rdstest.Nowhere()
+		const count, size = 300, 1000
+		for _, linger := range []time.Duration{0, 30 * time.Millisecond} {
+			s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
+			for range count {
+				rdstest.MustSend(t, s, to, make([]byte, size))
+			}
+			s.SetLinger(linger)
+			err := s.Close()
+			var d *datagram.DroppedError
+			if !errors.As(err, &d) || d.Messages != count || d.Bytes != count*size {
+				t.Errorf("linger %v: %v", linger, err)
+			}
+		}
 		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-		for range count {
-			rdstest.MustSend(t, s, to, make([]byte, size))
+		for i := range count {
+			if err := s.SendMessage(context.Background(), &datagram.Outgoing{To: to, Data: make([]byte, size), Notify: true, Token: uint64(i)}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		s.SetLinger(linger)
-		err := s.Close()
-		var d *datagram.DroppedError
-		if !errors.As(err, &d) || d.Messages != count || d.Bytes != count*size {
-			t.Errorf("linger %v: %v", linger, err)
-		}
-	}
-	s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	for i := range count {
-		if err := s.SendMessage(context.Background(), &datagram.Outgoing{To: to, Data: make([]byte, size), Notify: true, Token: uint64(i)}); err != nil {
+		if err := s.CancelSentTo(to); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := s.CancelSentTo(to); err != nil {
-		t.Fatal(err)
-	}
-	for i := range count {
-		if m := rdstest.MustRecv(t, s); m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled || m.Token != uint64(i) {
-			t.Fatalf("%v, want the cancel of %d", &m, i)
+		for i := range count {
+			if m := rdstest.MustRecv(t, s); m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled || m.Token != uint64(i) {
+				t.Fatalf("%v, want the cancel of %d", &m, i)
+			}
 		}
-	}
-	rdstest.Eventually(t, "all is settled", func() bool { return svc.Sessions()[0].SendQueued == 0 })
+		rdstest.Eventually(t, "all is settled", func() bool { return svc.Sessions()[0].SendQueued == 0 })
+	})
 }
 
 // A socket that is closed while it is bound at the next daemon leaves its port.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -22,7 +23,8 @@ import (
 // Others on the same connection go on meanwhile.
 func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 	t.Parallel()
-	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
 		a, b := l.pair(config.Node{SendBuffer: 1 << 20})
 		a2 := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
 		b2 := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
@@ -90,7 +92,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		if err := rdstest.Stream(ctx, a, b, 300, rdstest.Fixed(100)); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
-	}
+	})
 }
 
 // On the wire: the bit of the port is set in a map sent at once, and cleared.
@@ -191,25 +193,27 @@ func TestRefusalCostsNoRoom(t *testing.T) {
 // for the link that brings the next map.
 func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	near := l.node(config.Node{})
-	_, path := serving(t, near, config.Service{})
-	a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	far := &rdstest.Interceptor{Transport: l.Net.Transport(), Links: make(chan transport.Link, 100)}
-	b := l.bind(l.node(config.Node{Transport: far}))
-	rdstest.MustSet(t, b.SetReadBuffer(1000))
-	rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
-	far.Accept(<-far.Links) // and no other
-	rdstest.Eventually(t, "congestion", func() bool {
-		return errors.Is(a.TrySend(b.LocalAddrPort(), make([]byte, 1000)), datagram.ErrCongested)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		near := l.node(config.Node{})
+		_, path := serving(t, near, config.Service{})
+		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+		far := &rdstest.Interceptor{Transport: l.Net.Transport(), Links: make(chan transport.Link, 100)}
+		b := l.bind(l.node(config.Node{Transport: far}))
+		rdstest.MustSet(t, b.SetReadBuffer(1000))
+		rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
+		far.Accept(<-far.Links) // and no other
+		rdstest.Eventually(t, "congestion", func() bool {
+			return errors.Is(a.TrySend(b.LocalAddrPort(), make([]byte, 1000)), datagram.ErrCongested)
+		})
+		sent := make(chan error, 1)
+		go func() { sent <- a.Send(rdstest.Background(t), b.LocalAddrPort(), nil) }()
+		rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).half.Load().att.maps.N.Load() == 1 })
+		cutLinks(near)
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
 	})
-	sent := make(chan error, 1)
-	go func() { sent <- a.Send(rdstest.Background(t), b.LocalAddrPort(), nil) }()
-	rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).half.Load().att.maps.N.Load() == 1 })
-	cutLinks(near)
-	if err := <-sent; err != nil {
-		t.Error(err)
-	}
 }
 
 // A port that is congested counts before a send buffer that is full, as in Linux: a program
@@ -217,7 +221,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 // not as a full send buffer.
 func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		rdstest.Flood(t, s, up, 50_000)
 		to := up.LocalAddrPort()

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -14,18 +15,20 @@ import (
 )
 
 // expiring makes a socket of each provider on a node of the lab.
-func expiring(t *testing.T, each func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket)) {
+func expiring(t *testing.T, in where, each func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket)) {
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		each(t, l, l.bindOne)
+		in(t, func(t *testing.T, l *lab) {
+			each(t, l, l.bindOne)
+		})
 	})
 	t.Run("rdsd", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		each(t, l, func(cfg config.Node) *socket.Socket {
-			_, _, path := served(t, l, cfg, config.Service{})
-			return bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
+		in(t, func(t *testing.T, l *lab) {
+			each(t, l, func(cfg config.Node) *socket.Socket {
+				_, _, path := served(t, l, cfg, config.Service{})
+				return bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
+			})
 		})
 	})
 }
@@ -40,7 +43,7 @@ func rarely(cfg config.Node) config.Node {
 // those without one, or a later one, wait on in their order.
 func TestExpiresWhileThePeerIsUnreachable(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(rarely(config.Node{}))
 		to := rdstest.Nowhere()
 		limit := rdstest.After(100 * time.Millisecond)
@@ -77,7 +80,7 @@ func TestExpiresWhileThePeerIsUnreachable(t *testing.T) {
 // does it hinder others of its batch.
 func TestExpiredWhenItIsSent(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s, peer := bind(config.Node{}), l.bindOne(config.Node{})
 		rdstest.MustSend(t, s, peer.LocalAddrPort(), []byte("up"))
 		rdstest.Expect(t, peer, "up")
@@ -123,7 +126,7 @@ func TestExpiredWhenItIsSent(t *testing.T) {
 // Messages that wait for a congested port expire, and what has expired is not received.
 func TestExpiresAtACongestedPort(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, overTCP, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(config.Node{SendBuffer: 8 << 20, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
 		to := rdstest.Nowhere()
 		const n = 200 // more than the port takes, and no map has come yet
@@ -157,7 +160,7 @@ func TestExpiresAtACongestedPort(t *testing.T) {
 // A send that blocks waits for room no longer than its message may.
 func TestBlockedSendEndsWithItsMessage(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(config.Node{SendBuffer: 100_000})
 		to := rdstest.Nowhere()
 		for s.TrySend(to, make([]byte, 10_000)) == nil {
@@ -181,7 +184,7 @@ func TestBlockedSendEndsWithItsMessage(t *testing.T) {
 // while another one that is down has as much as it may: each message is alone.
 func TestExpiredMessagesLeaveRoom(t *testing.T) {
 	t.Parallel()
-	expiring(t, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
+	expiring(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket) {
 		s := bind(config.Node{SendBuffer: 100_000})
 		other, to := rdstest.Nowhere(), rdstest.Nowhere()
 		for s.TrySend(other, make([]byte, 1000)) == nil {
@@ -204,73 +207,77 @@ func TestExpiredMessagesLeaveRoom(t *testing.T) {
 // order.
 func TestExpiresInAFlow(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	n, _, path := served(t, l, rarely(config.Node{PeerBudget: 50_000}), config.Service{})
-	s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
-	to := rdstest.Nowhere()
-	const most = 20
-	for i := range uint64(most) {
-		o := datagram.Outgoing{To: to, Data: rdstest.Payload(i, []int{1000, 20_000}[i%2]), Notify: true, Token: i}
-		switch i % 4 {
-		case 1, 2:
-			o.Expires = rdstest.After(2*time.Second + time.Duration(i)*5*time.Millisecond)
-		case 3:
-			o.Expires = rdstest.After(time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		n, _, path := served(t, l, rarely(config.Node{PeerBudget: 50_000}), config.Service{})
+		s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
+		to := rdstest.Nowhere()
+		const most = 20
+		for i := range uint64(most) {
+			o := datagram.Outgoing{To: to, Data: rdstest.Payload(i, []int{1000, 20_000}[i%2]), Notify: true, Token: i}
+			switch i % 4 {
+			case 1, 2:
+				o.Expires = rdstest.After(2*time.Second + time.Duration(i)*5*time.Millisecond)
+			case 3:
+				o.Expires = rdstest.After(time.Hour)
+			}
+			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+		rdstest.Eventually(t, "messages to be in a flow", func() bool {
+			parked := 0
+			n.EachPeer(func(p *node.Peer) {
+				p.Lock()
+				for _, f := range p.Flows {
+					parked += f.Queue.Len()
+				}
+				p.Unlock()
+			})
+			return parked > most/2
+		})
+		for i := range uint64(most) {
+			if i%4 == 1 || i%4 == 2 {
+				rdstest.WantStatus(t, s, i, datagram.StatusExpired)
+			}
+		}
+		if err := s.TrySendMessage(&datagram.Outgoing{To: to, Notify: true, Token: 100, Expires: rdstest.After(50 * time.Millisecond)}); err != nil { // nothing follows it
 			t.Fatal(err)
 		}
-	}
-	rdstest.Eventually(t, "messages to be in a flow", func() bool {
-		parked := 0
-		n.EachPeer(func(p *node.Peer) {
-			p.Lock()
-			for _, f := range p.Flows {
-				parked += f.Queue.Len()
+		rdstest.WantStatus(t, s, 100, datagram.StatusExpired)
+		if got := rdstest.Counter(t, n, "send_expired"); got != most/2+1 {
+			t.Errorf("send_expired %d", got)
+		}
+		late := l.bind(l.node(config.Node{}), to)
+		rdstest.MustSend(t, late, rdstest.AddrOf(s.LocalAddrPort().Addr(), 9), nil) // connects
+		for i := range uint64(most) {
+			if i%4 == 1 || i%4 == 2 {
+				continue
 			}
-			p.Unlock()
-		})
-		return parked > most/2
+			rdstest.ExpectNumber(t, late, i)
+			rdstest.WantStatus(t, s, i, datagram.StatusSuccess)
+		}
 	})
-	for i := range uint64(most) {
-		if i%4 == 1 || i%4 == 2 {
-			rdstest.WantStatus(t, s, i, datagram.StatusExpired)
-		}
-	}
-	if err := s.TrySendMessage(&datagram.Outgoing{To: to, Notify: true, Token: 100, Expires: rdstest.After(50 * time.Millisecond)}); err != nil { // nothing follows it
-		t.Fatal(err)
-	}
-	rdstest.WantStatus(t, s, 100, datagram.StatusExpired)
-	if got := rdstest.Counter(t, n, "send_expired"); got != most/2+1 {
-		t.Errorf("send_expired %d", got)
-	}
-	late := l.bind(l.node(config.Node{}), to)
-	rdstest.MustSend(t, late, rdstest.AddrOf(s.LocalAddrPort().Addr(), 9), nil) // connects
-	for i := range uint64(most) {
-		if i%4 == 1 || i%4 == 2 {
-			continue
-		}
-		rdstest.ExpectNumber(t, late, i)
-		rdstest.WantStatus(t, s, i, datagram.StatusSuccess)
-	}
 }
 
 // The kernel's sockets and daemons of earlier versions know no time limits, and a message
 // that has one is not sent without it.
 func TestTimeLimitsThatAreNotKnown(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	_, _, path := served(t, l, config.Node{}, config.Service{})
-	s, peer := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000)), l.bindOne(config.Node{})
-	rdstest.MustSend(t, s, peer.LocalAddrPort(), []byte("up"))
-	rdstest.Expect(t, peer, "up")
-	clientHalfOf(s).half.Load().att.expires = false
-	o := datagram.Outgoing{To: peer.LocalAddrPort(), Expires: rdstest.After(time.Hour)}
-	rdstest.WantErr(t, "SendMessage", s.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported)
-	n, err := s.SendBatch(rdstest.Background(t), []datagram.Outgoing{{To: peer.LocalAddrPort(), Data: []byte("without")}, o})
-	if n != 1 {
-		t.Errorf("%d were sent in a batch", n)
-	}
-	rdstest.WantErr(t, "SendBatch", err, datagram.ErrNotSupported)
-	rdstest.Expect(t, peer, "without")
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		_, _, path := served(t, l, config.Node{}, config.Service{})
+		s, peer := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000)), l.bindOne(config.Node{})
+		rdstest.MustSend(t, s, peer.LocalAddrPort(), []byte("up"))
+		rdstest.Expect(t, peer, "up")
+		clientHalfOf(s).half.Load().att.expires = false
+		o := datagram.Outgoing{To: peer.LocalAddrPort(), Expires: rdstest.After(time.Hour)}
+		rdstest.WantErr(t, "SendMessage", s.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported)
+		n, err := s.SendBatch(rdstest.Background(t), []datagram.Outgoing{{To: peer.LocalAddrPort(), Data: []byte("without")}, o})
+		if n != 1 {
+			t.Errorf("%d were sent in a batch", n)
+		}
+		rdstest.WantErr(t, "SendBatch", err, datagram.ErrNotSupported)
+		rdstest.Expect(t, peer, "without")
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/node"
@@ -59,7 +60,7 @@ func held(s *socket.Socket) int {
 func TestFullPortsOfAHostAreBounded(t *testing.T) {
 	t.Parallel()
 	const buffer, size, ports = 2 << 20, 1000, 20
-	eachSender(t, config.Node{SendBuffer: buffer}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, overTCP, config.Node{SendBuffer: buffer}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		free := fillPorts(t, l, s, ports, size)
@@ -78,36 +79,38 @@ func TestFullPortsOfAHostAreBounded(t *testing.T) {
 // application hears of that without anything else happening.
 func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	near := l.node(config.Node{})
-	_, path := serving(t, near, config.Service{})
-	s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	s.SetLinger(0)
-	far := l.bindOne(config.Node{})
-	rdstest.Promptly(t, s, far, nil)
-	var p *node.Peer
-	near.EachPeer(func(q *node.Peer) { p = q })
-	const size, port = 1000, 5000
-	p.Lock()
-	sent := make(chan error)
-	go func() { // the application holds no locks of the daemon
-		sent <- s.Send(rdstest.Background(t), netip.AddrPortFrom(far.LocalAddrPort().Addr(), port), make([]byte, size))
-	}()
-	err := <-sent
-	p.Core.Hold([]uint16{port}, true)
-	p.Commit()
-	rdstest.MustSet(t, err)
-	h := clientHalfOf(s).half.Load()
-	rdstest.Eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		near := l.node(config.Node{})
+		_, path := serving(t, near, config.Service{})
+		s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+		s.SetLinger(0)
+		far := l.bindOne(config.Node{})
+		rdstest.Promptly(t, s, far, nil)
+		var p *node.Peer
+		near.EachPeer(func(q *node.Peer) { p = q })
+		const size, port = 1000, 5000
+		p.Lock()
+		sent := make(chan error)
+		go func() { // the application holds no locks of the daemon
+			sent <- s.Send(rdstest.Background(t), netip.AddrPortFrom(far.LocalAddrPort().Addr(), port), make([]byte, size))
+		}()
+		err := <-sent
+		p.Core.Hold([]uint16{port}, true)
+		p.Commit()
+		rdstest.MustSet(t, err)
+		h := clientHalfOf(s).half.Load()
+		rdstest.Eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
 
-	// A session whose budget and a half is held back submits nothing: the daemon would not take it.
-	b := &h.att.budget
-	n := b.account.Limit() + b.account.Limit()/2
-	b.account.Admit(n)
-	defer b.account.Refund(n, 1)
-	h.att.seg.Held().Store(uint64(2 * n))
-	rdstest.WantErr(t, "with the budget held back", s.TrySend(far.LocalAddrPort(), nil), datagram.ErrWouldBlock)
-	if s.Poll()&datagram.PollOut != 0 {
-		t.Error("POLLOUT with the budget held back")
-	}
+		// A session whose budget and a half is held back submits nothing: the daemon would not take it.
+		b := &h.att.budget
+		n := b.account.Limit() + b.account.Limit()/2
+		b.account.Admit(n)
+		defer b.account.Refund(n, 1)
+		h.att.seg.Held().Store(uint64(2 * n))
+		rdstest.WantErr(t, "with the budget held back", s.TrySend(far.LocalAddrPort(), nil), datagram.ErrWouldBlock)
+		if s.Poll()&datagram.PollOut != 0 {
+			t.Error("POLLOUT with the budget held back")
+		}
+	})
 }

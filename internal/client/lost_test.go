@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
@@ -79,41 +80,45 @@ func TestSendWaitsForBudgetWhileADaemonEnds(t *testing.T) {
 // daemon is told by another call.
 func TestCallReportsTheLossOfItsOwnDaemon(t *testing.T) {
 	t.Parallel()
-	d, s, _ := newAttached(t)
-	half := clientHalfOf(s)
-	first := half.half.Load()
-	for losses := uint64(1); losses <= 2; losses++ {
-		d.stop()
-		rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == losses })
-		startBound(t, d, s)
-	}
-	if err := half.lossOf(first); !errors.Is(err, datagram.ErrDaemonLost) {
-		t.Errorf("the call: %v", err)
-	}
-	_, err := s.TryRecv()
-	rdstest.WantErr(t, "TryRecv", err, datagram.ErrDaemonLost)
-	_, err = s.TryRecv()
-	rdstest.WantErr(t, "TryRecv", err, datagram.ErrWouldBlock)
+	synctest.Test(t, func(t *testing.T) {
+		d, s, _ := newAttached(t)
+		half := clientHalfOf(s)
+		first := half.half.Load()
+		for losses := uint64(1); losses <= 2; losses++ {
+			d.stop()
+			rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == losses })
+			startBound(t, d, s)
+		}
+		if err := half.lossOf(first); !errors.Is(err, datagram.ErrDaemonLost) {
+			t.Errorf("the call: %v", err)
+		}
+		_, err := s.TryRecv()
+		rdstest.WantErr(t, "TryRecv", err, datagram.ErrDaemonLost)
+		_, err = s.TryRecv()
+		rdstest.WantErr(t, "TryRecv", err, datagram.ErrWouldBlock)
+	})
 }
 
 // A socket that was bound at a daemon that has ended since is nobody's: whoever binds hears of
 // the loss, and the next daemon is not asked for it twice.
 func TestBoundTooEarly(t *testing.T) {
 	t.Parallel()
-	d, s, _ := newAttached(t)
-	half := clientHalfOf(s)
-	c, first := half.c, half.half.Load().att
-	d.stop()
-	rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == 1 })
-	late := newSocket(c, first)
-	if err := c.remember(late, first); !errors.Is(err, datagram.ErrDaemonLost) {
-		t.Errorf("remember: %v", err)
-	}
-	startBound(t, d, s)
-	if err := c.remember(late, first); !errors.Is(err, datagram.ErrDaemonLost) {
-		t.Errorf("remember: %v", err)
-	}
-	if n := len(c.sockets()); n != 1 {
-		t.Errorf("the client has %d sockets", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		d, s, _ := newAttached(t)
+		half := clientHalfOf(s)
+		c, first := half.c, half.half.Load().att
+		d.stop()
+		rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == 1 })
+		late := newSocket(c, first)
+		if err := c.remember(late, first); !errors.Is(err, datagram.ErrDaemonLost) {
+			t.Errorf("remember: %v", err)
+		}
+		startBound(t, d, s)
+		if err := c.remember(late, first); !errors.Is(err, datagram.ErrDaemonLost) {
+			t.Errorf("remember: %v", err)
+		}
+		if n := len(c.sockets()); n != 1 {
+			t.Errorf("the client has %d sockets", n)
+		}
+	})
 }

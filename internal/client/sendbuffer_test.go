@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -21,39 +22,41 @@ import (
 // buffer. POLLOUT is up as long as a host that is up may be sent to.
 func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	s, up := l.bindOne(config.Node{SendBuffer: 2 * 106496}), l.bindOne(config.Node{})
-	to := rdstest.Nowhere()
-	data := make([]byte, 60000)
-	for i := range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		s, up := l.bindOne(config.Node{SendBuffer: 2 * 106496}), l.bindOne(config.Node{})
+		to := rdstest.Nowhere()
+		data := make([]byte, 60000)
+		for i := range 2 {
+			if s.Poll()&datagram.PollOut == 0 {
+				t.Errorf("no POLLOUT before message %d", i)
+			}
+			if err := s.TrySend(to, data); err != nil {
+				t.Fatalf("message %d: %v", i, err)
+			}
+		}
 		if s.Poll()&datagram.PollOut == 0 {
-			t.Errorf("no POLLOUT before message %d", i)
+			t.Error("no POLLOUT although only one host has its share")
 		}
-		if err := s.TrySend(to, data); err != nil {
-			t.Fatalf("message %d: %v", i, err)
+		rdstest.MustSend(t, s, up.LocalAddrPort(), data)
+		rdstest.Eventually(t, "the message to a host that is up to be settled", func() bool { return halfOf(s).Account.Bytes() == 120000 })
+		rdstest.WantErr(t, "third message", s.TrySend(to, data), datagram.ErrWouldBlock, syscall.EAGAIN)
+		rdstest.WantErr(t, "a byte", s.TrySend(to, data[:1]), datagram.ErrWouldBlock, syscall.EAGAIN)
+		rdstest.WantErr(t, "an empty message", s.TrySend(to, nil), datagram.ErrWouldBlock, syscall.EAGAIN)
+		if n := rdstest.Counter(t, nodeOf(s), "send_queue_full"); n != 3 {
+			t.Errorf("send_queue_full %d", n)
 		}
-	}
-	if s.Poll()&datagram.PollOut == 0 {
-		t.Error("no POLLOUT although only one host has its share")
-	}
-	rdstest.MustSend(t, s, up.LocalAddrPort(), data)
-	rdstest.Eventually(t, "the message to a host that is up to be settled", func() bool { return halfOf(s).Account.Bytes() == 120000 })
-	rdstest.WantErr(t, "third message", s.TrySend(to, data), datagram.ErrWouldBlock, syscall.EAGAIN)
-	rdstest.WantErr(t, "a byte", s.TrySend(to, data[:1]), datagram.ErrWouldBlock, syscall.EAGAIN)
-	rdstest.WantErr(t, "an empty message", s.TrySend(to, nil), datagram.ErrWouldBlock, syscall.EAGAIN)
-	if n := rdstest.Counter(t, nodeOf(s), "send_queue_full"); n != 3 {
-		t.Errorf("send_queue_full %d", n)
-	}
-	info, _ := nodeOf(s).Info()
-	if got := info.Sockets[0].SendQueued; got != 120000 {
-		t.Errorf("%d bytes queued", got)
-	}
-	if err := s.SetWriteBuffer(2 * 120001); err != nil {
-		t.Fatal(err)
-	}
-	if s.Poll()&datagram.PollOut == 0 || s.TrySend(to, data) != nil {
-		t.Error("a larger buffer has no room")
-	}
+		info, _ := nodeOf(s).Info()
+		if got := info.Sockets[0].SendQueued; got != 120000 {
+			t.Errorf("%d bytes queued", got)
+		}
+		if err := s.SetWriteBuffer(2 * 120001); err != nil {
+			t.Fatal(err)
+		}
+		if s.Poll()&datagram.PollOut == 0 || s.TrySend(to, data) != nil {
+			t.Error("a larger buffer has no room")
+		}
+	})
 }
 
 func TestEmptyMessagesAreFree(t *testing.T) {
@@ -74,30 +77,32 @@ func TestEmptyMessagesAreFree(t *testing.T) {
 // their payload: 0-byte ones too.
 func TestPeerBudgetBoundsEmptyMessages(t *testing.T) {
 	t.Parallel()
-	s := newLoopLab(t).bindOne(config.Node{PeerBudget: 100_000})
-	to := rdstest.Nowhere()
-	n := 0
-	for ; n < 10000; n++ {
-		if err := s.TrySend(to, nil); err != nil {
-			rdstest.WantErr(t, "budget", err, datagram.ErrWouldBlock)
-			break
+	synctest.Test(t, func(t *testing.T) {
+		s := newLoopLab(t).bindOne(config.Node{PeerBudget: 100_000})
+		to := rdstest.Nowhere()
+		n := 0
+		for ; n < 10000; n++ {
+			if err := s.TrySend(to, nil); err != nil {
+				rdstest.WantErr(t, "budget", err, datagram.ErrWouldBlock)
+				break
+			}
 		}
-	}
-	if n < 100 || n > 3000 {
-		t.Errorf("%d messages in 100,000 bytes", n)
-	}
-	if err := s.TrySend(rdstest.Nowhere(), []byte("x")); err != nil {
-		t.Errorf("another peer: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	rdstest.WantErr(t, "blocking send", s.Send(ctx, to, nil), context.DeadlineExceeded)
-	if err := s.CancelSentTo(to); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.TrySend(to, nil); err != nil {
-		t.Errorf("after the cancel: %v", err)
-	}
+		if n < 100 || n > 3000 {
+			t.Errorf("%d messages in 100,000 bytes", n)
+		}
+		if err := s.TrySend(rdstest.Nowhere(), []byte("x")); err != nil {
+			t.Errorf("another peer: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		rdstest.WantErr(t, "blocking send", s.Send(ctx, to, nil), context.DeadlineExceeded)
+		if err := s.CancelSentTo(to); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.TrySend(to, nil); err != nil {
+			t.Errorf("after the cancel: %v", err)
+		}
+	})
 }
 
 func TestRoomReturns(t *testing.T) {
@@ -108,11 +113,7 @@ func TestRoomReturns(t *testing.T) {
 		how  func(t *testing.T, l *lab, s *socket.Socket, to netip.AddrPort)
 	}{
 		{"when acknowledged", func(t *testing.T, l *lab, s *socket.Socket, to netip.AddrPort) {
-			d := l.bind(l.node(config.Node{}), to)
-			t.Cleanup(func() { // in order, after the test
-				m := rdstest.MustRecv(t, d)
-				m.Release()
-			})
+			l.bind(l.node(config.Node{}), to)
 		}},
 		{"when canceled", func(t *testing.T, _ *lab, s *socket.Socket, to netip.AddrPort) {
 			if err := s.CancelSentTo(to); err != nil {
@@ -132,22 +133,24 @@ func TestRoomReturns(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				l := newLoopLab(t)
-				s := l.bindOne(config.Node{SendBuffer: 1000, ReconnectMax: 10 * time.Millisecond})
-				to := rdstest.Nowhere()
-				rdstest.MustSend(t, s, to, data)
-				sent := make(chan error, 1)
-				if blocked {
-					go func() { sent <- s.Send(rdstest.Background(t), to, data) }()
-					rdstest.Eventually(t, "the sender waits", func() bool { return halfOf(s).Writers.N.Load() == 1 })
-				}
-				c.how(t, l, s, to)
-				if blocked {
-					if err := <-sent; err != nil {
-						t.Error(err)
+				synctest.Test(t, func(t *testing.T) {
+					l := newLoopLab(t)
+					s := l.bindOne(config.Node{SendBuffer: 1000, ReconnectMax: 10 * time.Millisecond})
+					to := rdstest.Nowhere()
+					rdstest.MustSend(t, s, to, data)
+					sent := make(chan error, 1)
+					if blocked {
+						go func() { sent <- s.Send(rdstest.Background(t), to, data) }()
+						rdstest.Eventually(t, "the sender waits", func() bool { return halfOf(s).Writers.N.Load() == 1 })
 					}
-				}
-				rdstest.Eventually(t, "room", func() bool { return s.Poll()&datagram.PollOut != 0 || blocked })
+					c.how(t, l, s, to)
+					if blocked {
+						if err := <-sent; err != nil {
+							t.Error(err)
+						}
+					}
+					rdstest.Eventually(t, "room", func() bool { return s.Poll()&datagram.PollOut != 0 || blocked })
+				})
 			})
 		}
 	}
@@ -166,46 +169,54 @@ func TestSendBlocksUntil(t *testing.T) {
 	}
 	t.Run("its context is canceled", func(t *testing.T) {
 		t.Parallel()
-		s, to := full(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		got := make(chan error)
-		go func() { got <- s.Send(ctx, to, []byte("x")) }()
-		waits(t, s)
-		cancel()
-		rdstest.WantErr(t, "Send", <-got, context.Canceled)
+		synctest.Test(t, func(t *testing.T) {
+			s, to := full(t)
+			ctx, cancel := context.WithCancel(context.Background())
+			got := make(chan error)
+			go func() { got <- s.Send(ctx, to, []byte("x")) }()
+			waits(t, s)
+			cancel()
+			rdstest.WantErr(t, "Send", <-got, context.Canceled)
+		})
 	})
 	t.Run("its context was canceled before", func(t *testing.T) {
 		t.Parallel()
-		s, to := full(t)
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		rdstest.WantErr(t, "Send", s.Send(ctx, to, []byte("x")), context.Canceled)
+		synctest.Test(t, func(t *testing.T) {
+			s, to := full(t)
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			rdstest.WantErr(t, "Send", s.Send(ctx, to, []byte("x")), context.Canceled)
+		})
 	})
 	t.Run("the socket is closed", func(t *testing.T) {
 		t.Parallel()
-		s, to := full(t)
-		got := make(chan error)
-		for range 5 {
-			go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
-		}
-		rdstest.Eventually(t, "all wait", func() bool { return halfOf(s).Writers.N.Load() == 5 })
-		go func() { _ = s.Close() }()
-		for range 5 {
-			if err := <-got; !rdstest.Closed(err) {
-				t.Error(err)
+		synctest.Test(t, func(t *testing.T) {
+			s, to := full(t)
+			got := make(chan error)
+			for range 5 {
+				go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
 			}
-		}
+			rdstest.Eventually(t, "all wait", func() bool { return halfOf(s).Writers.N.Load() == 5 })
+			go func() { _ = s.Close() }()
+			for range 5 {
+				if err := <-got; !rdstest.Closed(err) {
+					t.Error(err)
+				}
+			}
+		})
 	})
 	t.Run("the node is closed", func(t *testing.T) {
 		t.Parallel()
-		s, to := full(t)
-		got := make(chan error)
-		go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
-		waits(t, s)
-		_ = nodeOf(s).Close()
-		if err := <-got; !rdstest.Closed(err) {
-			t.Error(err)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s, to := full(t)
+			got := make(chan error)
+			go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
+			waits(t, s)
+			_ = nodeOf(s).Close()
+			if err := <-got; !rdstest.Closed(err) {
+				t.Error(err)
+			}
+		})
 	})
 }
 
@@ -235,26 +246,28 @@ func TestCloseReturnsRoomOfOtherSockets(t *testing.T) {
 // has closed the socket by then, and the session's budget has the room already.
 func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	_, path := serving(t, l.node(config.Node{}), config.Service{})
-	s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
-	h := s.half.Load()
-	const size = 3000
-	for range 2 { // the second send begins behind the close
-		if why := h.take(ipc.MaxPeers-1, size); why != taken {
-			t.Fatal(why)
-		}
-		h.retire()
-		h.untake(ipc.MaxPeers-1, size)
-		for _, a := range []*conn.Account{&h.account, &h.att.budget.account} {
-			if a.Bytes() != 0 || a.Messages() != 0 {
-				t.Fatalf("%d bytes of %d messages", a.Bytes(), a.Messages())
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		_, path := serving(t, l.node(config.Node{}), config.Service{})
+		s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
+		h := s.half.Load()
+		const size = 3000
+		for range 2 { // the second send begins behind the close
+			if why := h.take(ipc.MaxPeers-1, size); why != taken {
+				t.Fatal(why)
+			}
+			h.retire()
+			h.untake(ipc.MaxPeers-1, size)
+			for _, a := range []*conn.Account{&h.account, &h.att.budget.account} {
+				if a.Bytes() != 0 || a.Messages() != 0 {
+					t.Fatalf("%d bytes of %d messages", a.Bytes(), a.Messages())
+				}
 			}
 		}
-	}
-	_ = h.take(ipc.MaxPeers-1, size)
-	h.untake(ipc.MaxPeers-1, size)
-	if n := h.att.budget.account.Messages(); n != 0 {
-		t.Errorf("%d messages", n)
-	}
+		_ = h.take(ipc.MaxPeers-1, size)
+		h.untake(ipc.MaxPeers-1, size)
+		if n := h.att.budget.account.Messages(); n != 0 {
+			t.Errorf("%d messages", n)
+		}
+	})
 }

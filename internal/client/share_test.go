@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/node"
@@ -16,19 +17,21 @@ import (
 )
 
 // eachSender runs a test with a socket of a node and with one of an application, at a
-// host that reaches the one of the other socket, over TCP.
-func eachSender(t *testing.T, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p provider, up *socket.Socket)) {
+// host that reaches the one of the other socket.
+func eachSender(t *testing.T, in where, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p provider, up *socket.Socket)) {
 	t.Helper()
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		test(t, l, l.node(cfg), l.bindOne(config.Node{}))
+		in(t, func(t *testing.T, l *lab) {
+			test(t, l, l.node(cfg), l.bindOne(config.Node{}))
+		})
 	})
 	t.Run("application", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		_, _, path := served(t, l, cfg, scfg)
-		test(t, l, dialed(t, path), l.bindOne(config.Node{}))
+		in(t, func(t *testing.T, l *lab) {
+			_, _, path := served(t, l, cfg, scfg)
+			test(t, l, dialed(t, path), l.bindOne(config.Node{}))
+		})
 	})
 }
 
@@ -65,7 +68,7 @@ func allTaken(t *attachment) bool {
 // host is not kept waiting, whatever waits for the dead one.
 func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		dead := rdstest.Nowhere()
@@ -98,7 +101,7 @@ func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
 // However many hosts are dead, each has a message taken and a live one its half.
 func TestManyDeadHosts(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		total := 0
@@ -124,7 +127,7 @@ func TestManyDeadHosts(t *testing.T) {
 // A host that goes down with all of the send buffer does not keep what it has from others.
 func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		host := rdstest.NewAddr()
@@ -181,7 +184,7 @@ func filledWhileUp(t *testing.T, s *socket.Socket, to netip.AddrPort) {
 // that waited for room go on, and the host has all of the buffer again.
 func TestADeadHostComesBack(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{SendBuffer: 1 << 20}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{SendBuffer: 1 << 20}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		to := rdstest.Nowhere()
 		const count, size = 400, 5000 // nearly twice the buffer
@@ -221,7 +224,7 @@ func TestADeadHostComesBack(t *testing.T) {
 // up makes the room, not its congestion map.
 func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 	t.Parallel()
-	eachSender(t, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p provider, _ *socket.Socket) {
+	eachSender(t, overTCP, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p provider, _ *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		silent := l.Raw()
@@ -252,40 +255,42 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 	for name, size := range map[string]int{"small": 1000, "large": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
-			_, svc, path := served(t, l, config.Node{SendBuffer: 8 << 20}, config.Service{})
-			c := dialed(t, path)
-			up := l.bindOne(config.Node{})
-			dead := rdstest.Nowhere()
-			host, total := rdstest.NewAddr(), 0
-			for i := range 8 {
-				s := bound(t, c, rdstest.AddrOf(host, 100+uint16(i)))
-				s.SetLinger(0)
-				n := stuffed(t, s, dead, size)
-				if n > 4<<20+size {
-					t.Errorf("%d bytes of socket %d for a dead host", n, i)
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoopLab(t)
+				_, svc, path := served(t, l, config.Node{SendBuffer: 8 << 20}, config.Service{})
+				c := dialed(t, path)
+				up := l.bindOne(config.Node{})
+				dead := rdstest.Nowhere()
+				host, total := rdstest.NewAddr(), 0
+				for i := range 8 {
+					s := bound(t, c, rdstest.AddrOf(host, 100+uint16(i)))
+					s.SetLinger(0)
+					n := stuffed(t, s, dead, size)
+					if n > 4<<20+size {
+						t.Errorf("%d bytes of socket %d for a dead host", n, i)
+					}
+					total += n
 				}
-				total += n
-			}
-			if total < config.DefaultSendBudget/4 || total > config.DefaultSendBudget/2+size {
-				t.Errorf("%d bytes for a dead host", total)
-			}
-			live := bound(t, c, rdstest.AddrOf(host, 200))
-			for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
-				rdstest.Promptly(t, live, up, make([]byte, n))
-			}
-			for i := range 8 { // sockets of the same program fill up towards other dead hosts, too
-				s := bound(t, c, rdstest.AddrOf(host, 300+uint16(i)))
-				s.SetLinger(0)
-				stuffed(t, s, rdstest.Nowhere(), size)
-			}
-			for range 20 {
-				rdstest.Promptly(t, live, up, make([]byte, 64<<10))
-			}
-			if q, most := svc.Sessions()[0].SendQueued, config.DefaultSendBudget*3/2; q > most {
-				t.Errorf("%d bytes queued of %d", q, most)
-			}
-			rdstest.Eventually(t, "all submissions to be taken", func() bool { return allTaken(c.att) })
+				if total < config.DefaultSendBudget/4 || total > config.DefaultSendBudget/2+size {
+					t.Errorf("%d bytes for a dead host", total)
+				}
+				live := bound(t, c, rdstest.AddrOf(host, 200))
+				for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
+					rdstest.Promptly(t, live, up, make([]byte, n))
+				}
+				for i := range 8 { // sockets of the same program fill up towards other dead hosts, too
+					s := bound(t, c, rdstest.AddrOf(host, 300+uint16(i)))
+					s.SetLinger(0)
+					stuffed(t, s, rdstest.Nowhere(), size)
+				}
+				for range 20 {
+					rdstest.Promptly(t, live, up, make([]byte, 64<<10))
+				}
+				if q, most := svc.Sessions()[0].SendQueued, config.DefaultSendBudget*3/2; q > most {
+					t.Errorf("%d bytes queued of %d", q, most)
+				}
+				rdstest.Eventually(t, "all submissions to be taken", func() bool { return allTaken(c.att) })
+			})
 		})
 	}
 }

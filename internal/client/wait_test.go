@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -12,9 +13,11 @@ import (
 // A sender that gives up when it has just been told of room passes that on.
 func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 	t.Parallel()
-	_, path := serving(t, newLoopLab(t).node(config.Node{}), config.Service{})
-	s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
-	h := s.half.Load()
-	d := &destination{h.att, s.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says
-	rdstest.GivingUp(t, &s.writers, &h.account, func(ctx context.Context) error { return s.charge(ctx, h, d, 1, 1000, true) })
+	synctest.Test(t, func(t *testing.T) {
+		_, path := serving(t, newLoopLab(t).node(config.Node{}), config.Service{})
+		s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
+		h := s.half.Load()
+		d := &destination{h.att, s.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says
+		rdstest.GivingUp(t, &s.writers, &h.account, func(ctx context.Context) error { return s.charge(ctx, h, d, 1, 1000, true) })
+	})
 }

@@ -38,21 +38,23 @@ func admit(t testing.TB, n *node.Node, a config.Admission) {
 }
 
 // admitting makes a socket of each provider, and returns its node too.
-func admitting(t *testing.T, each func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node))) {
+func admitting(t *testing.T, in where, each func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node))) {
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		each(t, l, func(cfg config.Node) (*socket.Socket, *node.Node) {
-			n := l.node(cfg)
-			return l.bind(n), n
+		in(t, func(t *testing.T, l *lab) {
+			each(t, l, func(cfg config.Node) (*socket.Socket, *node.Node) {
+				n := l.node(cfg)
+				return l.bind(n), n
+			})
 		})
 	})
 	t.Run("rdsd", func(t *testing.T) {
 		t.Parallel()
-		l := newLab(t)
-		each(t, l, func(cfg config.Node) (*socket.Socket, *node.Node) {
-			n, _, path := served(t, l, cfg, config.Service{})
-			return bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000)), n
+		in(t, func(t *testing.T, l *lab) {
+			each(t, l, func(cfg config.Node) (*socket.Socket, *node.Node) {
+				n, _, path := served(t, l, cfg, config.Service{})
+				return bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000)), n
+			})
 		})
 	})
 }
@@ -61,7 +63,7 @@ func admitting(t *testing.T, each func(t *testing.T, l *lab, bind func(config.No
 // that was, in every way of sending, and the node's own addresses are always allowed.
 func TestSendToAPeerThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	admitting(t, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
+	admitting(t, overTCP, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
 		s, n := bind(config.Node{})
 		met, never := l.bind(l.node(config.Node{})), l.bind(l.node(config.Node{}))
 		rdstest.MustSend(t, s, met.LocalAddrPort(), []byte("hello"))
@@ -160,7 +162,7 @@ func TestChangeEndsConnections(t *testing.T) {
 // was never written was not delivered.
 func TestQueuedMessagesEndWhenThePeerIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	admitting(t, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
+	admitting(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
 		s, n := bind(config.Node{})
 		gone := rdstest.Nowhere()
 		for i := range uint64(10) {
@@ -182,7 +184,7 @@ func TestQueuedMessagesEndWhenThePeerIsNotAllowed(t *testing.T) {
 // Senders that are blocked hear of it, whatever they wait for.
 func TestBlockedSendersHearThatThePeerIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	admitting(t, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
+	admitting(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
 		for name, prepare := range map[string]func(s *socket.Socket, to *socket.Socket) netip.AddrPort{
 			"room": func(s *socket.Socket, _ *socket.Socket) netip.AddrPort {
 				if err := s.SetWriteBuffer(100_000); err != nil {
@@ -223,7 +225,7 @@ func TestBlockedSendersHearThatThePeerIsNotAllowed(t *testing.T) {
 // peer is no longer allowed: no message for that peer ends, which would make room.
 func TestSenderBehindOthersHearsThatThePeerIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	admitting(t, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
+	admitting(t, overTCP, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
 		slow := l.Raw()
 		s, n := bind(config.Node{Wire: config.WireTCP})
 		to := l.bind(l.node(config.Node{Wire: config.WireTCP}))
@@ -284,7 +286,7 @@ func TestChangesLoseAndDoubleNothing(t *testing.T) {
 // Sends, changes and ends at once.
 func TestChangesAtOnce(t *testing.T) {
 	t.Parallel()
-	admitting(t, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
+	admitting(t, overTCP, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
 		s, n := bind(config.Node{})
 		to := l.bind(l.node(config.Node{}))
 		ctx, cancel := context.WithCancel(rdstest.Background(t))

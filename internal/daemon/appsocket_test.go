@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
@@ -13,25 +14,27 @@ import (
 // say so is watched: the application rings when it has taken what there is.
 func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	svc, path := serving(t, l.node(config.Node{}), config.Service{})
-	a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	rdstest.MustSet(t, a.SetReadBuffer(10_000))
-	app := firstSocket(lastSession(svc))
-	from := l.bind(l.node(config.Node{}))
-	rdstest.MustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
-	sent := 1
-	rdstest.Eventually(t, "congestion", func() bool {
-		err := from.TrySend(a.LocalAddrPort(), make([]byte, 1000))
-		if err == nil {
-			sent++
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		svc, path := serving(t, l.node(config.Node{}), config.Service{})
+		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+		rdstest.MustSet(t, a.SetReadBuffer(10_000))
+		app := firstSocket(lastSession(svc))
+		from := l.bind(l.node(config.Node{}))
+		rdstest.MustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
+		sent := 1
+		rdstest.Eventually(t, "congestion", func() bool {
+			err := from.TrySend(a.LocalAddrPort(), make([]byte, 1000))
+			if err == nil {
+				sent++
+			}
+			return errors.Is(err, datagram.ErrCongested)
+		})
+		app.Watch() // of who has cleared it, and was late
+		for range sent {
+			m := rdstest.MustRecv(t, a)
+			m.Release()
 		}
-		return errors.Is(err, datagram.ErrCongested)
+		rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.s.Congested.Load() })
 	})
-	app.Watch() // of who has cleared it, and was late
-	for range sent {
-		m := rdstest.MustRecv(t, a)
-		m.Release()
-	}
-	rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.s.Congested.Load() })
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -38,182 +39,196 @@ func TestSessionLimits(t *testing.T) {
 	for name, cfg := range map[string]config.Service{"all": {MaxSessions: 2}, "of a user": {MaxSessionsPerUID: 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, svc, path := served(t, newLoopLab(t), config.Node{}, cfg)
-			a, b := dialed(t, path), dialed(t, path)
-			_, err := client.Dial(path)
-			rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
-			if err := a.Close(); err != nil {
-				t.Fatal(err)
-			}
-			c := dials(t, path)
-			_, err = client.Dial(path)
-			rdstest.WantErr(t, "after one has gone", err, datagram.ErrTooMany)
-			if err := svc.Reload(config.Service{}); err != nil {
-				t.Fatal(err)
-			}
-			dialed(t, path)
-			for _, x := range []*client.Client{b, c} { // they still work
-				if _, err := x.Info(); err != nil {
-					t.Error(err)
+			synctest.Test(t, func(t *testing.T) {
+				_, svc, path := served(t, newLoopLab(t), config.Node{}, cfg)
+				a, b := dialed(t, path), dialed(t, path)
+				_, err := client.Dial(path)
+				rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
+				if err := a.Close(); err != nil {
+					t.Fatal(err)
 				}
-			}
+				c := dials(t, path)
+				_, err = client.Dial(path)
+				rdstest.WantErr(t, "after one has gone", err, datagram.ErrTooMany)
+				if err := svc.Reload(config.Service{}); err != nil {
+					t.Fatal(err)
+				}
+				dialed(t, path)
+				for _, x := range []*client.Client{b, c} { // they still work
+					if _, err := x.Info(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
 		})
 	}
 }
 
 func TestSocketLimit(t *testing.T) {
 	t.Parallel()
-	_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{MaxSockets: 2})
-	a, b := dialed(t, path), dialed(t, path)
-	at := rdstest.NewAddr()
-	s := bound(t, a, rdstest.AddrOf(at, 0))
-	bound(t, a, rdstest.AddrOf(at, 0))
-	_, err := a.Bind(rdstest.AddrOf(at, 0))
-	rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
-	bound(t, b, rdstest.AddrOf(at, 0)) // another application has its own
-	s.SetLinger(0)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	bound(t, a, rdstest.AddrOf(at, 0))
+	synctest.Test(t, func(t *testing.T) {
+		_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{MaxSockets: 2})
+		a, b := dialed(t, path), dialed(t, path)
+		at := rdstest.NewAddr()
+		s := bound(t, a, rdstest.AddrOf(at, 0))
+		bound(t, a, rdstest.AddrOf(at, 0))
+		_, err := a.Bind(rdstest.AddrOf(at, 0))
+		rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
+		bound(t, b, rdstest.AddrOf(at, 0)) // another application has its own
+		s.SetLinger(0)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		bound(t, a, rdstest.AddrOf(at, 0))
+	})
 }
 
 func TestPortRules(t *testing.T) {
 	t.Parallel()
-	uid := uint32(os.Getuid())
-	_, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{Ports: []config.PortRule{
-		{First: 100, Last: 199, UIDs: []uint32{uid + 1}},
-		{First: 150, Last: 150, UIDs: []uint32{uid}},
-		{First: 200, Last: 200, GIDs: []uint32{uint32(os.Getgid())}},
-		{First: 1000, Last: 65000, UIDs: []uint32{uid + 1}},
-	}})
-	c := dialed(t, path)
-	at := rdstest.NewAddr()
-	for port, want := range map[uint16]error{
-		99: nil, 100: datagram.ErrPermission, 149: datagram.ErrPermission, 150: nil, 151: datagram.ErrPermission, 199: datagram.ErrPermission, 200: nil, 65001: nil,
-	} {
-		s, err := c.Bind(rdstest.AddrOf(at, port))
-		if !errors.Is(err, want) {
-			t.Errorf("port %d: %v", port, err)
+	synctest.Test(t, func(t *testing.T) {
+		uid := uint32(os.Getuid())
+		_, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{Ports: []config.PortRule{
+			{First: 100, Last: 199, UIDs: []uint32{uid + 1}},
+			{First: 150, Last: 150, UIDs: []uint32{uid}},
+			{First: 200, Last: 200, GIDs: []uint32{uint32(os.Getgid())}},
+			{First: 1000, Last: 65000, UIDs: []uint32{uid + 1}},
+		}})
+		c := dialed(t, path)
+		at := rdstest.NewAddr()
+		for port, want := range map[uint16]error{
+			99: nil, 100: datagram.ErrPermission, 149: datagram.ErrPermission, 150: nil, 151: datagram.ErrPermission, 199: datagram.ErrPermission, 200: nil, 65001: nil,
+		} {
+			s, err := c.Bind(rdstest.AddrOf(at, port))
+			if !errors.Is(err, want) {
+				t.Errorf("port %d: %v", port, err)
+			}
+			if want != nil {
+				rdstest.WantErr(t, "bind", err, want, syscall.EACCES)
+			} else if err == nil && s.LocalAddrPort().Port() != port {
+				t.Error(s.LocalAddrPort())
+			}
 		}
-		if want != nil {
-			rdstest.WantErr(t, "bind", err, want, syscall.EACCES)
-		} else if err == nil && s.LocalAddrPort().Port() != port {
-			t.Error(s.LocalAddrPort())
+		for range 20 { // a port of the daemon's choice is one the user may have
+			if port := bound(t, c, rdstest.AddrOf(at, 0)).LocalAddrPort().Port(); port >= 1000 && port <= 65000 || port >= 100 && port < 200 && port != 150 {
+				t.Errorf("port %d is reserved for others", port)
+			}
 		}
-	}
-	for range 20 { // a port of the daemon's choice is one the user may have
-		if port := bound(t, c, rdstest.AddrOf(at, 0)).LocalAddrPort().Port(); port >= 1000 && port <= 65000 || port >= 100 && port < 200 && port != 150 {
-			t.Errorf("port %d is reserved for others", port)
+		if err := svc.Reload(config.Service{}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := svc.Reload(config.Service{}); err != nil {
-		t.Fatal(err)
-	}
-	bound(t, c, rdstest.AddrOf(at, 100))
+		bound(t, c, rdstest.AddrOf(at, 100))
+	})
 }
 
 // A daemon with Addresses serves them and no other.
 func TestAddressRule(t *testing.T) {
 	t.Parallel()
-	at := rdstest.NewAddr()
-	cfg := config.Node{}
-	cfg.Addresses = append(cfg.Addresses, at)
-	_, _, path := served(t, newLoopLab(t), cfg, config.Service{})
-	c := dialed(t, path)
-	bound(t, c, rdstest.AddrOf(at, 100))
-	_, err := c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
-	rdstest.WantErr(t, "another address", err, datagram.ErrAddressNotAvailable, syscall.EADDRNOTAVAIL)
+	synctest.Test(t, func(t *testing.T) {
+		at := rdstest.NewAddr()
+		cfg := config.Node{}
+		cfg.Addresses = append(cfg.Addresses, at)
+		_, _, path := served(t, newLoopLab(t), cfg, config.Service{})
+		c := dialed(t, path)
+		bound(t, c, rdstest.AddrOf(at, 100))
+		_, err := c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
+		rdstest.WantErr(t, "another address", err, datagram.ErrAddressNotAvailable, syscall.EADDRNOTAVAIL)
+	})
 }
 
 // A daemon that drains takes nobody and nothing new; sessions go on until it closes.
 func TestDraining(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	n, svc, path := served(t, l, config.Node{Linger: 20 * time.Millisecond}, config.Service{})
-	c := dialed(t, path)
-	s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	rdstest.MustSend(t, s, rdstest.Nowhere(), []byte("12345"))
-	// What the daemon has not taken is left on the ring, for the next one.
-	rdstest.Eventually(t, "the daemon has taken the message", func() bool {
-		report, err := n.Info()
-		return err == nil && slices.ContainsFunc(report.Sockets, func(i info.Socket) bool { return i.SendQueued == 5 })
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		n, svc, path := served(t, l, config.Node{Linger: 20 * time.Millisecond}, config.Service{})
+		c := dialed(t, path)
+		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
+		rdstest.MustSend(t, s, rdstest.Nowhere(), []byte("12345"))
+		// What the daemon has not taken is left on the ring, for the next one.
+		rdstest.Eventually(t, "the daemon has taken the message", func() bool {
+			report, err := n.Info()
+			return err == nil && slices.ContainsFunc(report.Sockets, func(i info.Socket) bool { return i.SendQueued == 5 })
+		})
+		var d *datagram.DroppedError
+		if err := svc.Drain(); !errors.As(err, &d) || d.Messages != 1 || d.Bytes != 5 {
+			t.Errorf("Drain: %v", err)
+		}
+		_, err := client.Dial(path)
+		rdstest.WantErr(t, "Dial", err)
+		_, err = c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
+		rdstest.WantErr(t, "Bind", err)
+		if info, err := c.Info(); err != nil || len(info.Sessions) != 1 {
+			t.Errorf("%d sessions: %v", len(info.Sessions), err)
+		}
 	})
-	var d *datagram.DroppedError
-	if err := svc.Drain(); !errors.As(err, &d) || d.Messages != 1 || d.Bytes != 5 {
-		t.Errorf("Drain: %v", err)
-	}
-	_, err := client.Dial(path)
-	rdstest.WantErr(t, "Dial", err)
-	_, err = c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
-	rdstest.WantErr(t, "Bind", err)
-	if info, err := c.Info(); err != nil || len(info.Sessions) != 1 {
-		t.Errorf("%d sessions: %v", len(info.Sessions), err)
-	}
 }
 
 // What a daemon that drains gives up is logged for each peer: what peers have not
 // acknowledged, and what was received and nobody took.
 func TestDrainLogsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	core, logs := observer.New(zap.WarnLevel)
-	l := newLoopLab(t)
-	n, svc, path := served(t, l, config.Node{Linger: 20 * time.Millisecond, Logger: zap.New(core)}, config.Service{})
-	sender := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	dead := rdstest.Nowhere()
-	rdstest.MustSend(t, sender, dead, []byte("12345"))
-	unread, far := l.bind(n), l.bindOne(config.Node{})
-	for range 3 {
-		rdstest.MustSend(t, far, unread.LocalAddrPort(), []byte("1234"))
-	}
-	rdstest.Eventually(t, "all to be taken", func() bool {
-		report, err := n.Info()
-		return err == nil && slices.ContainsFunc(report.Sockets, func(i info.Socket) bool { return i.SendQueued == 5 }) && halfOf(unread).Queue.Count.Load() == 3
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		l := newLoopLab(t)
+		n, svc, path := served(t, l, config.Node{Linger: 20 * time.Millisecond, Logger: zap.New(core)}, config.Service{})
+		sender := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+		dead := rdstest.Nowhere()
+		rdstest.MustSend(t, sender, dead, []byte("12345"))
+		unread, far := l.bind(n), l.bindOne(config.Node{})
+		for range 3 {
+			rdstest.MustSend(t, far, unread.LocalAddrPort(), []byte("1234"))
+		}
+		rdstest.Eventually(t, "all to be taken", func() bool {
+			report, err := n.Info()
+			return err == nil && slices.ContainsFunc(report.Sockets, func(i info.Socket) bool { return i.SendQueued == 5 }) && halfOf(unread).Queue.Count.Load() == 3
+		})
+		if err := svc.Drain(); err == nil {
+			t.Error("nothing is left")
+		}
+		for _, want := range []struct {
+			text            string
+			peer            netip.Addr
+			messages, bytes int64
+		}{
+			{"stopped with unacknowledged messages", dead.Addr(), 1, 5},
+			{"stopped with messages that applications did not take", far.LocalAddrPort().Addr(), 3, 12},
+		} {
+			all := logs.FilterMessage(want.text).All()
+			if len(all) != 1 {
+				t.Errorf("%d lines %q", len(all), want.text)
+				continue
+			}
+			if f := all[0].ContextMap(); f["peer"] != want.peer.String() || f["messages"] != want.messages || f["bytes"] != want.bytes {
+				t.Errorf("%s: %v", want.text, f)
+			}
+		}
 	})
-	if err := svc.Drain(); err == nil {
-		t.Error("nothing is left")
-	}
-	for _, want := range []struct {
-		text            string
-		peer            netip.Addr
-		messages, bytes int64
-	}{
-		{"stopped with unacknowledged messages", dead.Addr(), 1, 5},
-		{"stopped with messages that applications did not take", far.LocalAddrPort().Addr(), 3, 12},
-	} {
-		all := logs.FilterMessage(want.text).All()
-		if len(all) != 1 {
-			t.Errorf("%d lines %q", len(all), want.text)
-			continue
-		}
-		if f := all[0].ContextMap(); f["peer"] != want.peer.String() || f["messages"] != want.messages || f["bytes"] != want.bytes {
-			t.Errorf("%s: %v", want.text, f)
-		}
-	}
 }
 
 // Info through a Client is the daemon's, sessions and all, however long.
 func TestClientInfo(t *testing.T) {
 	t.Parallel()
-	n, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
-	c := dialed(t, path)
-	at := rdstest.NewAddr()
-	const count = 400 // more than one part of a report
-	for range count {
-		bound(t, c, rdstest.AddrOf(at, 0))
-	}
-	report, err := c.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report.Provider != info.ProviderDaemon || len(report.Sockets) != count || len(report.Counters) != len(own.Counters) || len(report.Sessions) != 1 {
-		t.Fatalf("%s: %d sockets, %d counters, %d sessions", report.Provider, len(report.Sockets), len(report.Counters), len(report.Sessions))
-	}
-	if x := report.Sessions[0]; x.PID != os.Getpid() || x.Sockets != count {
-		t.Errorf("%+v", x)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
+		c := dialed(t, path)
+		at := rdstest.NewAddr()
+		const count = 400 // more than one part of a report
+		for range count {
+			bound(t, c, rdstest.AddrOf(at, 0))
+		}
+		report, err := c.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		own, err := n.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.Provider != info.ProviderDaemon || len(report.Sockets) != count || len(report.Counters) != len(own.Counters) || len(report.Sessions) != 1 {
+			t.Fatalf("%s: %d sockets, %d counters, %d sessions", report.Provider, len(report.Sockets), len(report.Counters), len(report.Sessions))
+		}
+		if x := report.Sessions[0]; x.PID != os.Getpid() || x.Sockets != count {
+			t.Errorf("%+v", x)
+		}
+	})
 }

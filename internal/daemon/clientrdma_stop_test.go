@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -61,28 +62,32 @@ func (p *stopping) isReused() bool {
 // own again: what a peer has behind a message is never what was put there afterwards.
 func TestEndOfTheDaemonIsHeardBehindOperations(t *testing.T) {
 	t.Parallel()
-	p := newStopping(t)
-	if rdstest.Holds(20*time.Millisecond, p.isReused) {
-		t.Error("the application has heard, and the link has its memory")
-	}
-	p.net.Release()
-	<-p.reused
-	<-p.over
-	if !bytes.Equal(p.theirs, bytes.Repeat([]byte{0x11}, len(p.theirs))) {
-		t.Errorf("%x was written", p.theirs)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newStopping(t)
+		if rdstest.Holds(20*time.Millisecond, p.isReused) {
+			t.Error("the application has heard, and the link has its memory")
+		}
+		p.net.Release()
+		<-p.reused
+		<-p.over
+		if !bytes.Equal(p.theirs, bytes.Repeat([]byte{0x11}, len(p.theirs))) {
+			t.Errorf("%x was written", p.theirs)
+		}
+	})
 }
 
 // Operations that do not end keep no daemon: their links are ended, and they with them.
 func TestEndOfTheDaemonCutsOperations(t *testing.T) {
 	t.Parallel()
-	p := newStopping(t)
-	<-p.reused
-	if p.net.Held() > 0 {
-		t.Error("the application has heard, and the link has its memory")
-	}
-	p.net.Release()
-	<-p.over
+	synctest.Test(t, func(t *testing.T) {
+		p := newStopping(t)
+		<-p.reused
+		if p.net.Held() > 0 {
+			t.Error("the application has heard, and the link has its memory")
+		}
+		p.net.Release()
+		<-p.over
+	})
 }
 
 // Nor does a link that keeps what it has: that costs time.
@@ -91,9 +96,11 @@ func TestEndOfTheDaemonWithMemoryThatIsStuck(t *testing.T) {
 		t.Skip("waits for 15 s: run without -short")
 	}
 	t.Parallel()
-	p := newStopping(t)
-	p.net.Set(func() { p.net.Late = true })
-	<-p.over
-	<-p.reused
-	p.net.Lose(nil)
+	synctest.Test(t, func(t *testing.T) {
+		p := newStopping(t)
+		p.net.Set(func() { p.net.Late = true })
+		<-p.over
+		<-p.reused
+		p.net.Lose(nil)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
@@ -223,28 +224,30 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 // socket has ended.
 func TestSessionThatEndsBetweenTwoStepsOfAClose(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	_, svc, path := served(t, l, config.Node{}, config.Service{})
-	bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	live := func() int {
-		svc.mu.Lock()
-		defer svc.mu.Unlock()
-		return svc.live
-	}
-	x := lastSession(svc)
-	a, err := x.take(firstSocket(x).id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.end(errViolation)
-	if n := live(); n != 1 {
-		t.Errorf("%d sessions while the socket has not ended", n)
-	}
-	a.leave()
-	if _, err := a.finish(); err != nil {
-		t.Error(err)
-	}
-	if n := live(); n != 0 {
-		t.Errorf("%d sessions", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		_, svc, path := served(t, l, config.Node{}, config.Service{})
+		bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+		live := func() int {
+			svc.mu.Lock()
+			defer svc.mu.Unlock()
+			return svc.live
+		}
+		x := lastSession(svc)
+		a, err := x.take(firstSocket(x).id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.end(errViolation)
+		if n := live(); n != 1 {
+			t.Errorf("%d sessions while the socket has not ended", n)
+		}
+		a.leave()
+		if _, err := a.finish(); err != nil {
+			t.Error(err)
+		}
+		if n := live(); n != 0 {
+			t.Errorf("%d sessions", n)
+		}
+	})
 }

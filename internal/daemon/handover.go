@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -153,6 +154,10 @@ func (s *Service) admitKept() {
 // begin accepts applications.
 func (s *Service) begin() {
 	s.watching.Do(func() { s.work.Go(s.watchPages) })
+	if s.place != nil {
+		s.place.Accept(func(c *ipc.Conn) { s.welcome(&opening{c: c}) })
+		return
+	}
 	s.accepting.Add(1)
 	s.work.Go(func() {
 		defer s.accepting.Done()

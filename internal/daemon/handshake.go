@@ -184,13 +184,13 @@ func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, ear, err := ipc.NewWatchedBell()
+	self, ear, err := x.conn.NewWatchedBell()
 	if err != nil {
 		f.Close()
 		_ = seg.Close()
 		return nil, err
 	}
-	bell, theirs, err := ipc.NewBell()
+	bell, theirs, err := x.conn.NewBell()
 	if err != nil {
 		f.Close()
 		_ = self.Close()

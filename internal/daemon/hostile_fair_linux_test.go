@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
@@ -86,68 +87,72 @@ func floodBudget(t *testing.T, x *session, s *socket.Socket, to netip.AddrPort) 
 // messages of others: they wait for 256 KiB and a quantum at most.
 func TestFairShareOfALink(t *testing.T) {
 	t.Parallel()
-	network := loop.NewNetwork()
-	l := newLoopLab(t)
-	l.Net = network
-	v := &valve{Transport: network.Transport()}
-	_, svc, path := served(t, l, config.Node{Transport: v}, config.Service{})
-	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
-	c1 := dialed(t, path)
-	flooding := budget(lastSession(svc), 6<<20)
-	c2 := dialed(t, path)
-	x := lastSession(svc)
-	here := rdstest.NewAddr()
-	big, small := bound(t, c1, rdstest.AddrOf(here, 11)), bound(t, c2, rdstest.AddrOf(here, 2))
-	rdstest.MustSend(t, big, to.LocalAddrPort(), []byte("first"))
-	rdstest.Expect(t, to, "first")
-	v.close()
-	floodBudget(t, flooding, big, to.LocalAddrPort())
-	rdstest.MustSend(t, small, to.LocalAddrPort(), []byte("small"))
-	rdstest.Eventually(t, "the small message to be accepted", func() bool { return x.sentMessages.Load() == 1 })
-	v.open()
-	before := 0
-	for {
-		m := rdstest.MustRecv(t, to)
-		from, n := m.From.Port(), len(m.Data)
-		m.Release()
-		if from == 2 {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		network := loop.NewNetwork()
+		l := newLoopLab(t)
+		l.Net = network
+		v := &valve{Transport: network.Transport()}
+		_, svc, path := served(t, l, config.Node{Transport: v}, config.Service{})
+		to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
+		c1 := dialed(t, path)
+		flooding := budget(lastSession(svc), 6<<20)
+		c2 := dialed(t, path)
+		x := lastSession(svc)
+		here := rdstest.NewAddr()
+		big, small := bound(t, c1, rdstest.AddrOf(here, 11)), bound(t, c2, rdstest.AddrOf(here, 2))
+		rdstest.MustSend(t, big, to.LocalAddrPort(), []byte("first"))
+		rdstest.Expect(t, to, "first")
+		v.close()
+		floodBudget(t, flooding, big, to.LocalAddrPort())
+		rdstest.MustSend(t, small, to.LocalAddrPort(), []byte("small"))
+		rdstest.Eventually(t, "the small message to be accepted", func() bool { return x.sentMessages.Load() == 1 })
+		v.open()
+		before := 0
+		for {
+			m := rdstest.MustRecv(t, to)
+			from, n := m.From.Port(), len(m.Data)
+			m.Release()
+			if from == 2 {
+				break
+			}
+			before += n
 		}
-		before += n
-	}
-	const gate, quantum = 256 << 10, 64 << 10 // docs/ARCHITECTURE.md, "Fair service"
-	if limit := gate + quantum + 8<<10; before > limit {
-		t.Errorf("%d bytes of the flood came first, want at most %d", before, limit)
-	}
+		const gate, quantum = 256 << 10, 64 << 10 // docs/ARCHITECTURE.md, "Fair service"
+		if limit := gate + quantum + 8<<10; before > limit {
+			t.Errorf("%d bytes of the flood came first, want at most %d", before, limit)
+		}
+	})
 }
 
 // A session that floods a peer nobody reaches stops at its budget, does not
 // hinder others, and leaves nothing with that peer.
 func TestFloodOfAPeerThatIsAway(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	n, svc, path := served(t, l, config.Node{PeerBudget: 1 << 20}, config.Service{})
-	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
-	here, nobody := rdstest.NewAddr(), rdstest.NewAddr()
-	c1 := dialed(t, path)
-	x := budget(lastSession(svc), 6<<20)
-	c2 := dialed(t, path)
-	floodBudget(t, x, bound(t, c1, rdstest.AddrOf(here, 11)), rdstest.AddrOf(nobody, 9))
-	if err := rdstest.Stream(rdstest.Background(t), bound(t, c2, rdstest.AddrOf(here, 2)), to, 200, rdstest.Fixed(9000)); err != nil {
-		t.Error(err)
-	}
-	p := n.Known(here, nobody)
-	flows := func() int {
-		p.Lock()
-		defer p.Unlock()
-		return len(p.Flows)
-	}
-	if flows() != 1 {
-		t.Errorf("%d flows wait", flows())
-	}
-	go c1.Close()
-	<-x.done
-	rdstest.Eventually(t, "nothing to be left", func() bool { return flows() == 0 && x.queued.Load() == 0 })
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		n, svc, path := served(t, l, config.Node{PeerBudget: 1 << 20}, config.Service{})
+		to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
+		here, nobody := rdstest.NewAddr(), rdstest.NewAddr()
+		c1 := dialed(t, path)
+		x := budget(lastSession(svc), 6<<20)
+		c2 := dialed(t, path)
+		floodBudget(t, x, bound(t, c1, rdstest.AddrOf(here, 11)), rdstest.AddrOf(nobody, 9))
+		if err := rdstest.Stream(rdstest.Background(t), bound(t, c2, rdstest.AddrOf(here, 2)), to, 200, rdstest.Fixed(9000)); err != nil {
+			t.Error(err)
+		}
+		p := n.Known(here, nobody)
+		flows := func() int {
+			p.Lock()
+			defer p.Unlock()
+			return len(p.Flows)
+		}
+		if flows() != 1 {
+			t.Errorf("%d flows wait", flows())
+		}
+		go c1.Close()
+		<-x.done
+		rdstest.Eventually(t, "nothing to be left", func() bool { return flows() == 0 && x.queued.Load() == 0 })
+	})
 }
 
 // A cell belongs to the socket that has it now: what becomes of messages of its

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -20,45 +21,47 @@ import (
 // waits. All of it is there again when the memory is given back.
 func TestTouchedPagesOfAUser(t *testing.T) {
 	t.Parallel()
-	_, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1, SendBuffer: 64 << 20}, config.Service{Users: config.UserShares{Memory: 6 << 20}})
-	c, other := dialed(t, path), dialed(t, path)
-	here := rdstest.NewAddr()
-	s, to := bound(t, c, rdstest.AddrOf(here, 5)), bound(t, other, rdstest.AddrOf(here, 6))
-	if u := sharesOf(svc); u.OverMemory || u.Memory == 0 || u.Memory > 1<<20 {
-		t.Fatalf("two applications have touched %+v", u)
-	}
-	dead := rdstest.Nowhere()
-	big := make([]byte, 200<<10)
-	var sent int
-	for {
-		sharesOf(svc) // looks
-		if err := s.TrySend(dead, big); err != nil {
-			rdstest.WantErr(t, "beyond the share", err, datagram.ErrWouldBlock, syscall.EAGAIN)
-			break
+	synctest.Test(t, func(t *testing.T) {
+		_, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1, SendBuffer: 64 << 20}, config.Service{Users: config.UserShares{Memory: 6 << 20}})
+		c, other := dialed(t, path), dialed(t, path)
+		here := rdstest.NewAddr()
+		s, to := bound(t, c, rdstest.AddrOf(here, 5)), bound(t, other, rdstest.AddrOf(here, 6))
+		if u := sharesOf(svc); u.OverMemory || u.Memory == 0 || u.Memory > 1<<20 {
+			t.Fatalf("two applications have touched %+v", u)
 		}
-		if sent++; sent > 60 {
-			t.Fatalf("%d messages, and %+v", sent, sharesOf(svc))
+		dead := rdstest.Nowhere()
+		big := make([]byte, 200<<10)
+		var sent int
+		for {
+			sharesOf(svc) // looks
+			if err := s.TrySend(dead, big); err != nil {
+				rdstest.WantErr(t, "beyond the share", err, datagram.ErrWouldBlock, syscall.EAGAIN)
+				break
+			}
+			if sent++; sent > 60 {
+				t.Fatalf("%d messages, and %+v", sent, sharesOf(svc))
+			}
 		}
-	}
-	if u := sharesOf(svc); !u.OverMemory {
-		t.Fatalf("%d messages, and %+v", sent, u)
-	}
-	rdstest.MustSend(t, s, to.LocalAddrPort(), []byte("small"))
-	rdstest.Expect(t, to, "small")
-	_, err := c.Bind(rdstest.AddrOf(here, 7))
-	rdstest.WantErr(t, "a socket", err, datagram.ErrQuota, syscall.EDQUOT)
-	_, err = client.Dial(path)
-	rdstest.WantErr(t, "a session", err, datagram.ErrQuota)
-	if u := sharesOf(svc); u.Memory > 9<<20 {
-		t.Errorf("%+v", u)
-	}
-	if err := s.CancelSentTo(netip.AddrPort{}); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Eventually(t, "the memory to be given back", func() bool { return !sharesOf(svc).OverMemory })
-	rdstest.MustSend(t, s, to.LocalAddrPort(), big)
-	expectLen(t, to, len(big))
-	bound(t, dialed(t, path), rdstest.AddrOf(here, 7))
+		if u := sharesOf(svc); !u.OverMemory {
+			t.Fatalf("%d messages, and %+v", sent, u)
+		}
+		rdstest.MustSend(t, s, to.LocalAddrPort(), []byte("small"))
+		rdstest.Expect(t, to, "small")
+		_, err := c.Bind(rdstest.AddrOf(here, 7))
+		rdstest.WantErr(t, "a socket", err, datagram.ErrQuota, syscall.EDQUOT)
+		_, err = client.Dial(path)
+		rdstest.WantErr(t, "a session", err, datagram.ErrQuota)
+		if u := sharesOf(svc); u.Memory > 9<<20 {
+			t.Errorf("%+v", u)
+		}
+		if err := s.CancelSentTo(netip.AddrPort{}); err != nil {
+			t.Fatal(err)
+		}
+		rdstest.Eventually(t, "the memory to be given back", func() bool { return !sharesOf(svc).OverMemory })
+		rdstest.MustSend(t, s, to.LocalAddrPort(), big)
+		expectLen(t, to, len(big))
+		bound(t, dialed(t, path), rdstest.AddrOf(here, 7))
+	})
 }
 
 // An application that does not honour the flag loses its session when it has touched far

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -157,29 +158,31 @@ func TestClosedSocketEndsThePause(t *testing.T) {
 // waited for room in it is refused, as nobody has got it.
 func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
-	from, full := l.bind(n), l.bind(n)
-	out := make([]datagram.Outgoing, 100)
-	for i := range out {
-		out[i] = datagram.Outgoing{To: full.LocalAddrPort(), Data: make([]byte, stalledSize), Notify: true, Token: uint64(i)}
-	}
-	if k, err := from.SendBatch(rdstest.Background(t), out); k != len(out) {
-		t.Fatal(k, err)
-	}
-	rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") == 1 })
-	if err := full.Close(); err != nil {
-		t.Fatal(err)
-	}
-	fates := map[datagram.Status]uint64{}
-	for range out {
-		m := rdstest.MustRecv(t, from)
-		fates[m.Status]++
-	}
-	had, refused := rdstest.Counter(t, n, "recv_drop_dead_sock"), rdstest.Counter(t, n, "recv_refused")
-	if had == 0 || refused == 0 || fates[datagram.StatusSuccess] != had || fates[datagram.StatusRefused] != refused {
-		t.Errorf("fates %v, the socket had %d messages, and %d were refused", fates, had, refused)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
+		from, full := l.bind(n), l.bind(n)
+		out := make([]datagram.Outgoing, 100)
+		for i := range out {
+			out[i] = datagram.Outgoing{To: full.LocalAddrPort(), Data: make([]byte, stalledSize), Notify: true, Token: uint64(i)}
+		}
+		if k, err := from.SendBatch(rdstest.Background(t), out); k != len(out) {
+			t.Fatal(k, err)
+		}
+		rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") == 1 })
+		if err := full.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fates := map[datagram.Status]uint64{}
+		for range out {
+			m := rdstest.MustRecv(t, from)
+			fates[m.Status]++
+		}
+		had, refused := rdstest.Counter(t, n, "recv_drop_dead_sock"), rdstest.Counter(t, n, "recv_refused")
+		if had == 0 || refused == 0 || fates[datagram.StatusSuccess] != had || fates[datagram.StatusRefused] != refused {
+			t.Errorf("fates %v, the socket had %d messages, and %d were refused", fates, had, refused)
+		}
+	})
 }
 
 // A larger buffer ends the pause as taking does.

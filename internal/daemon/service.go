@@ -31,6 +31,7 @@ type Service struct {
 	log      *zap.Logger
 	listener *net.UnixListener
 	file     *control.SocketFile // nil: the listener was given
+	place    *ipc.InProcess      // not nil: applications are in the same process, and there is no listener
 	table    *ipc.Table
 	tableFD  *os.File
 	limits   atomic.Pointer[config.Service]
@@ -92,14 +93,15 @@ func newHeir(n *node.Node, cfg config.Service, in *estate) (*Service, error) {
 		return fail(err)
 	}
 	runtime.AddCleanup(s, func(t *ipc.Table) { _ = t.Close() }, s.table)
+	s.place = ipc.InProcessAt(cfg.Path)
 	if s.loops = n.Loops; s.loops == nil {
-		if s.loops, err = gnetloop.NewLoops(1, 0); err != nil {
+		if s.loops, err = gnetloop.NewAwakened(s.place.Loop()); err != nil {
 			s.tableFD.Close()
 			return fail(err)
 		}
 		s.ownLoops = true
 	}
-	if s.listener == nil {
+	if s.listener == nil && s.place == nil {
 		if s.listener, s.file, err = control.Listen(ipc.Network, cfg.Path, cfg.Mode); err != nil {
 			s.closeLoops()
 			s.tableFD.Close()
@@ -211,6 +213,9 @@ func (s *Service) closeLoops() {
 func (s *Service) unlisten() {
 	if s.file != nil {
 		s.file.Remove()
+	}
+	if s.place != nil {
+		s.place.Accept(nil)
 	}
 	_ = s.listener.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -152,24 +153,26 @@ func TestATurnIsBounded(t *testing.T) {
 // when the lock is free, though nobody rings any more.
 func TestLoopDoesNotWaitForASession(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	_, svc, path := served(t, l, config.Node{}, config.Service{})
-	a, b := rdstest.NewAddr(), rdstest.NewAddr()
-	c1 := dialed(t, path)
-	x := lastSession(svc)
-	c2 := dialed(t, path)
-	busy, other, to := bound(t, c1, rdstest.AddrOf(a, 11)), bound(t, c2, rdstest.AddrOf(a, 12)), bound(t, l.node(config.Node{}), rdstest.AddrOf(b, 9))
-	rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("first"))
-	rdstest.Expect(t, to, "first")
-	for range 20 {
-		release := rdstest.Hold(&x.mu) // as a call that takes its time
-		rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("busy"))
-		rdstest.Eventually(t, "the event loop at the session", x.mu.due.Load)
-		rdstest.MustSend(t, other, to.LocalAddrPort(), []byte("other"))
-		rdstest.Expect(t, to, "other")
-		release()
-		rdstest.Expect(t, to, "busy")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoopLab(t)
+		_, svc, path := served(t, l, config.Node{}, config.Service{})
+		a, b := rdstest.NewAddr(), rdstest.NewAddr()
+		c1 := dialed(t, path)
+		x := lastSession(svc)
+		c2 := dialed(t, path)
+		busy, other, to := bound(t, c1, rdstest.AddrOf(a, 11)), bound(t, c2, rdstest.AddrOf(a, 12)), bound(t, l.node(config.Node{}), rdstest.AddrOf(b, 9))
+		rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("first"))
+		rdstest.Expect(t, to, "first")
+		for range 20 {
+			release := rdstest.Hold(&x.mu) // as a call that takes its time
+			rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("busy"))
+			rdstest.Eventually(t, "the event loop at the session", x.mu.due.Load)
+			rdstest.MustSend(t, other, to.LocalAddrPort(), []byte("other"))
+			rdstest.Expect(t, to, "other")
+			release()
+			rdstest.Expect(t, to, "busy")
+		}
+	})
 }
 
 // No submission is left behind: senders publish at odd moments, calls of the same application hold

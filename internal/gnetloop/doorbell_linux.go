@@ -26,7 +26,8 @@ type doorbell struct {
 	// A loop of our own looks at what was asked for before it sleeps, and is struck only then. gnet's
 	// never say that they are awake.
 	awake   atomic.Bool
-	pending atomic.Bool // something was asked for since the loop has looked
+	pending atomic.Bool   // something was asked for since the loop has looked
+	wake    chan struct{} // of cap 1: where the loop waits; nil: in epoll_wait
 
 	mu      lockorder.Mutex[doorbell]
 	waiting []*Conn // guarded by mu; connections that have asked for Wake since the last answer
@@ -87,6 +88,12 @@ func (b *doorbell) strike() {
 	b.pending.Store(true)
 	if !b.awake.Load() {
 		_, _ = unix.Write(b.fd, b.byte[:])
+		if b.wake != nil {
+			select {
+			case b.wake <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 

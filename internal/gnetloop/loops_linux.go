@@ -79,7 +79,14 @@ const (
 
 // NewLoops starts n event loops, 1 to 256, with read buffers of so many bytes. n 0 means
 // GOMAXPROCS, at most 4; buffer 0 means 512 KiB. They hold three descriptors each.
-func NewLoops(n, buffer int) (*Loops, error) {
+func NewLoops(n, buffer int) (*Loops, error) { return startLoops(n, buffer, nil) }
+
+// NewAwakened starts one event loop. If wake is not nil the loop waits for it, a channel of
+// capacity 1, and not in the system: in a test, whoever writes to a descriptor of the loop sends
+// to the channel, too.
+func NewAwakened(wake chan struct{}) (*Loops, error) { return startLoops(1, 0, wake) }
+
+func startLoops(n, buffer int, wake chan struct{}) (*Loops, error) {
 	o := Options{Name: "event loops", EventLoops: n, ReadBuffer: buffer}
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -94,6 +101,7 @@ func NewLoops(n, buffer int) (*Loops, error) {
 			}
 			return nil, fmt.Errorf("event loops: %w", err)
 		}
+		l.bell.wake = wake
 		ls.all = append(ls.all, l)
 	}
 	for _, l := range ls.all {
@@ -184,7 +192,11 @@ func (l *loop) run() {
 		if l.bell.pending.Load() { // by somebody who has found the loop awake
 			timeout = 0
 		}
-		n, err := unix.EpollWait(l.ep, events[:], timeout)
+		wait := unix.EpollWait
+		if l.bell.wake != nil {
+			wait = l.await
+		}
+		n, err := wait(l.ep, events[:], timeout)
 		l.bell.awake.Store(true)
 		if err != nil && err != unix.EINTR {
 			panic("gnetloop: epoll_wait on our own descriptor: " + err.Error())
@@ -213,6 +225,23 @@ func (l *loop) run() {
 	for _, f := range tasks {
 		f()
 	}
+}
+
+// await is EpollWait for a loop that may not wait in the system.
+func (l *loop) await(ep int, events []unix.EpollEvent, timeout int) (int, error) {
+	n, err := unix.EpollWait(ep, events, 0)
+	if n != 0 || timeout == 0 {
+		return n, err
+	}
+	var over <-chan time.Time
+	if timeout > 0 {
+		over = time.After(time.Duration(timeout) * time.Millisecond)
+	}
+	select {
+	case <-l.bell.wake:
+	case <-over:
+	}
+	return unix.EpollWait(ep, events, 0)
 }
 
 // ready does what an event is about.

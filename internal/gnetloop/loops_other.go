@@ -30,3 +30,6 @@ func (*Source) Poke() {}
 
 // Near does nothing.
 func (*Source) Near(netip.Addr) {}
+
+// NewAwakened returns an error that is errors.ErrUnsupported.
+func NewAwakened(chan struct{}) (*Loops, error) { return nil, errors.ErrUnsupported }

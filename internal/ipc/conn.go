@@ -25,9 +25,19 @@ var (
 // Conn is a connection between application and daemon. One goroutine may send
 // and one receive at a time.
 type Conn struct {
-	c   *net.UnixConn
-	in  []byte // memory of Receive
-	max int    // most bytes that Receive takes; 0: maxFrame
+	c     controlSocket
+	in    []byte     // memory of Receive
+	max   int        // most bytes that Receive takes; 0: maxFrame
+	place *InProcess // nil: the other end is in another process, or may be
+}
+
+// controlSocket is what a Conn needs of a *net.UnixConn.
+type controlSocket interface {
+	net.Conn
+	syscall.Conn
+	WriteMsgUnix(b, oob []byte, addr *net.UnixAddr) (n, oobn int, err error)
+	ReadMsgUnix(b, oob []byte) (n, oobn, flags int, addr *net.UnixAddr, err error)
+	File() (*os.File, error)
 }
 
 // NewConn makes a Conn of c and owns it.
@@ -35,6 +45,9 @@ func NewConn(c *net.UnixConn) *Conn { return &Conn{c: c} }
 
 // Dial connects to the daemon's socket.
 func Dial(path string) (*Conn, error) {
+	if p := InProcessAt(path); p != nil {
+		return p.dial()
+	}
 	c, err := net.DialUnix(Network, nil, &net.UnixAddr{Name: path, Net: Network})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -34,14 +35,17 @@ import (
 // twice for every message that finds it so (sysmon, a tenth of what is fetched
 // through a daemon).
 type Bell struct {
-	f  *os.File
-	rc syscall.RawConn
+	f    *os.File
+	rc   syscall.RawConn
+	wake chan struct{} // of cap 1: where the waiting end of the same process waits; nil: in the system
 }
 
 // Ear is the waiting end of a Bell.
 type Ear struct {
-	f  *os.File
-	rc syscall.RawConn
+	f      *os.File
+	rc     syscall.RawConn
+	wake   chan struct{} // see Bell
+	roused atomic.Bool   // Rouse was called; used only with wake
 
 	// For one Wait at a time.
 	hear  func(fd uintptr) bool // listen, made once
@@ -108,7 +112,7 @@ func OpenBell(f *os.File) (*Bell, error) {
 		f.Close()
 		return nil, err
 	}
-	return &Bell{f, rc}, nil
+	return &Bell{f: f, rc: rc}, nil
 }
 
 // OpenEar is OpenBell for the other end.
@@ -127,6 +131,9 @@ func OpenEar(f *os.File) (*Ear, error) {
 // has no room for another ring has been rung often enough.
 func (b *Bell) Ring() {
 	_ = b.rc.Control(ring) // fails when it was closed: nobody waits
+	if b.wake != nil {
+		poke(b.wake)
+	}
 }
 
 var one = [1]byte{1}
@@ -139,7 +146,7 @@ func ring(fd uintptr) {
 // though it was not: the caller looks for work either way. It fails when the
 // ear is closed, or no bell is left. One goroutine waits at a time.
 func (e *Ear) Wait() error {
-	switch err := e.rc.Read(e.hear); {
+	switch err := e.await(); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return e.f.SetReadDeadline(time.Time{}) // Rouse was called
 	case err != nil:
@@ -152,8 +159,30 @@ func (e *Ear) Wait() error {
 	return nil
 }
 
+// await has hear called until it has taken rings, or found that no bell is left.
+func (e *Ear) await() error {
+	if e.wake == nil {
+		return e.rc.Read(e.hear)
+	}
+	for !e.roused.Swap(false) {
+		heard := false
+		if err := e.rc.Control(func(fd uintptr) { heard = e.hear(fd) }); err != nil || heard {
+			return err
+		}
+		<-e.wake
+	}
+	return os.ErrDeadlineExceeded
+}
+
 // Rouse ends the present Wait, or else the next one.
-func (e *Ear) Rouse() { _ = e.f.SetReadDeadline(time.Unix(1, 0)) } // fails when it was closed: no Wait lasts
+func (e *Ear) Rouse() {
+	if e.wake != nil {
+		e.roused.Store(true)
+		poke(e.wake)
+		return
+	}
+	_ = e.f.SetReadDeadline(time.Unix(1, 0)) // fails when it was closed: no Wait lasts
+}
 
 // listen takes the rings there have been. It is false if there were none.
 func (e *Ear) listen(fd uintptr) bool {
@@ -174,7 +203,19 @@ func (b *Bell) File() *os.File { return b.f }
 func (e *Ear) File() *os.File { return e.f }
 
 // Close gives the end back.
-func (b *Bell) Close() error { return b.f.Close() }
+func (b *Bell) Close() error {
+	err := b.f.Close()
+	if b.wake != nil {
+		poke(b.wake)
+	}
+	return err
+}
 
 // Close gives the end back and ends a Wait.
-func (e *Ear) Close() error { return e.f.Close() }
+func (e *Ear) Close() error {
+	err := e.f.Close()
+	if e.wake != nil {
+		poke(e.wake)
+	}
+	return err
+}

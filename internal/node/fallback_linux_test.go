@@ -1,3 +1,5 @@
+//go:build live
+
 package node
 
 import (
@@ -28,17 +30,6 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *rdstest.Relay, *obs
 	m := &mover{lab: l, near: r.Near, there: r.There, here: r.Here, far: r.Far, a: l.quick(zap.New(core), patience), b: l.quick(zap.NewNop(), patience)}
 	m.pair = m.a.choice
 	return m, r, log
-}
-
-// moved waits until a transport serves the pair and messages pass by it.
-func (m *mover) moved(to string) {
-	m.Helper()
-	rdstest.Eventually(m, to, func() bool { return m.serving() == to })
-	got := m.got.Load()
-	rdstest.Eventually(m, "traffic by "+to, func() bool { return m.got.Load() > got+100 })
-	if m.serving() != to {
-		m.Errorf("%+v", m.pair.State(m.near, m.there))
-	}
 }
 
 // Port 18634 is closed, or its packets dropped, while a pair is in use, and opened again:

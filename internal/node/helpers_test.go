@@ -3,12 +3,16 @@ package node
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
 
 	"go.uber.org/zap"
 
@@ -227,4 +231,62 @@ func congestedAt(n *Node, port uint16) (yes bool) {
 func halfOf(s *socket.Socket) *Socket {
 	h, _ := s.Endpoint.(*Socket)
 	return h
+}
+
+// peersOf is the number of a node's peers.
+func peersOf(n *Node) int {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return len(n.Peers)
+}
+
+// oneWay streams from one socket to another while the sender's links are reset that often, and
+// until enough says so, and checks that each message comes once and in order.
+func oneWay(t *testing.T, from, to *socket.Socket, resets int, enough func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(rdstest.Background(t))
+	defer cancel()
+	sent := make(chan int, 1)
+	go func() {
+		rng := rand.New(rand.NewPCG(1, 2))
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(n), rng.IntN(3000))); err != nil {
+				break
+			}
+		}
+		sent <- n
+	}()
+	rng := rand.New(rand.NewPCG(3, 4))
+	got := 0
+	for done := 0; done < resets || !enough(); done++ {
+		for range 1 + rng.IntN(200) {
+			rdstest.ExpectNumber(t, to, uint64(got))
+			got++
+			if t.Failed() {
+				return
+			}
+		}
+		cutLinks(nodeOf(from))
+	}
+	cancel()
+	for n := <-sent; got < n; got++ {
+		rdstest.ExpectNumber(t, to, uint64(got))
+	}
+	again := rdstest.Counter(t, nodeOf(to), "recv_drop_old_seq")
+	t.Logf("%d messages, %d resets, %d came again", got, resets, again)
+}
+
+// cutLinks ends all links of a node.
+func cutLinks(n *Node) {
+	n.EachPeer(func(p *Peer) {
+		for i := range conn.MaxPaths {
+			p.Lock()
+			l := p.Link(i)
+			p.Unlock()
+			if l != nil {
+				l.Close(transport.Abort)
+			}
+		}
+	})
 }

@@ -1,26 +1,18 @@
+//go:build !live
+
 package node
 
 import (
-	"context"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds/config"
 )
-
-// peersOf is the number of a node's peers.
-func peersOf(n *Node) int {
-	n.Mu.RLock()
-	defer n.Mu.RUnlock()
-	return len(n.Peers)
-}
 
 // A peer that no socket here has sent to ends with its last link, whichever side has
 // dialed. One that a socket has sent to stays as long as the socket.
@@ -135,43 +127,6 @@ func TestOneWayTrafficIsTakenOnce(t *testing.T) {
 			oneWay(t, from, to, resets, func() bool { return nodeOf(to).Counters.peersEnded.Load() > 0 })
 		}
 	})
-}
-
-// oneWay streams from one socket to another while the sender's links are reset that often, and
-// until enough says so, and checks that each message comes once and in order.
-func oneWay(t *testing.T, from, to *socket.Socket, resets int, enough func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(rdstest.Background(t))
-	defer cancel()
-	sent := make(chan int, 1)
-	go func() {
-		rng := rand.New(rand.NewPCG(1, 2))
-		n := 0
-		for ; ctx.Err() == nil; n++ {
-			if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(n), rng.IntN(3000))); err != nil {
-				break
-			}
-		}
-		sent <- n
-	}()
-	rng := rand.New(rand.NewPCG(3, 4))
-	got := 0
-	for done := 0; done < resets || !enough(); done++ {
-		for range 1 + rng.IntN(200) {
-			rdstest.ExpectNumber(t, to, uint64(got))
-			got++
-			if t.Failed() {
-				return
-			}
-		}
-		cutLinks(nodeOf(from))
-	}
-	cancel()
-	for n := <-sent; got < n; got++ {
-		rdstest.ExpectNumber(t, to, uint64(got))
-	}
-	again := rdstest.Counter(t, nodeOf(to), "recv_drop_old_seq")
-	t.Logf("%d messages, %d resets, %d came again", got, resets, again)
 }
 
 // The table keeps what is younger than sequenceTime whatever comes, and refuses strangers

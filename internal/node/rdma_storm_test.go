@@ -1,3 +1,5 @@
+//go:build !live
+
 package node
 
 import (
@@ -7,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/transport"
 )
 
 // A storm of operations, lost links and messages: each operation is begun at
@@ -100,20 +100,6 @@ func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
 		t.Errorf("%d operations have succeeded, the counter is %d, %d were begun", succeeded, word, begun)
 	}
 	t.Logf("%d of %d operations succeeded, %d were done", succeeded, count/2, word)
-}
-
-// cutLinks ends all links of a node.
-func cutLinks(n *Node) {
-	n.EachPeer(func(p *Peer) {
-		for i := range conn.MaxPaths {
-			p.Lock()
-			l := p.Link(i)
-			p.Unlock()
-			if l != nil {
-				l.Close(transport.Abort)
-			}
-		}
-	})
 }
 
 // Operations of all kinds, canceled, lost and done, with room and without:

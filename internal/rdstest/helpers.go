@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/rds/config"
@@ -32,19 +31,6 @@ type Socket interface {
 	TryRecv() (datagram.Message, error)
 	GetMR(mem []byte, flags datagram.MRFlags) (datagram.Cookie, error)
 	GetMRForDest(dest netip.AddrPort, mem []byte, flags datagram.MRFlags) (datagram.Cookie, error)
-}
-
-// Bubble runs a test in a bubble of testing/synctest, where time is virtual, beside other tests.
-// Everything that the test starts has to end before f returns, or in a function of t.Cleanup.
-func Bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		// A bubble begins in 2000. A sequence number of that time does not look like one that a
-		// node has taken from its clock: see conn.Inbound.
-		<-time.After(20 * 365 * 24 * time.Hour)
-		f(t)
-	})
 }
 
 func Prefixes(list ...string) (out []netip.Prefix) {

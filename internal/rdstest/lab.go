@@ -81,12 +81,16 @@ func Bind[S any](t testing.TB, n interface {
 // Serve makes a node serve applications, and returns where.
 func Serve[N any, S io.Closer](t testing.TB, serve func(N, config.Service) (S, error), n N, cfg config.Service) (S, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
+	if inBubble() {
+		cfg.Path = inProcess(t)
+	} else {
+		dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		cfg.Path = filepath.Join(dir, "s")
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	cfg.Path = filepath.Join(dir, "s")
 	svc, err := serve(n, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ package iwarp
 
 import (
 	"errors"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -97,10 +96,7 @@ func TestAcceptTooLate(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-		ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := listen(t, e.dev)
 		p := dialRaw(t, ln.Addr())
 		p.write(request(true).AppendTo(nil))
 		in, err := ln.Accept(within(t))
@@ -140,10 +136,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := openDevice(t, Config{EventLoops: 1, Backlog: 2})
-		ln, err := d.Listen(netip.AddrPortFrom(loopback, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := listen(t, d)
 		for i := range 4 {
 			p := dialRaw(t, ln.Addr())
 			p.write(request(true).AppendTo(nil))

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"io"
 	"math/rand/v2"
-	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -58,24 +57,8 @@ func inFuzz(ulpdus ...[]byte) (data []byte) {
 // ends when the peer ends it, every request completes, memory stays bounded, and
 // regions that it cannot write are as they were.
 func FuzzStream(f *testing.F) {
-	p := &raw{}
 	const base = 0x10000
-	read := rdmap.ReadRequest{SinkSTag: 5, Size: 64, SourceSTag: 1, SourceTO: base}
-	atomic := rdmap.AtomicRequest{STag: 1, TO: base, Add: 1, CompareMask: ^uint64(0)}
-	seeds := [][]byte{
-		nil,
-		inFuzz(write(1, base, []byte("payload"))),
-		inFuzz(p.sendMessage([]byte("one")), p.sendMessage(nil), untagged(rdmap.OpImmediate, 0, 3, 0, true, make([]byte, 8))),
-		inFuzz(p.read(read), p.read(read), untagged(rdmap.OpAtomicRequest, 1, 3, 0, true, atomic.AppendTo(nil))),
-		inFuzz(untagged(rdmap.OpSend, 0, 1, 0, false, []byte("ab")), write(1, base+9, []byte("c")), untagged(rdmap.OpSend, 0, 1, 2, true, nil)),
-		inFuzz(tagged(rdmap.OpReadResponse, 2, base, true, make([]byte, 8)), tagged(rdmap.OpReadResponse, 2, base, true, nil)),
-		inFuzz(terminating(rdmap.NewTerminate(rdmap.CauseAccess, read.AppendTo(untagged(rdmap.OpReadRequest, 1, 1, 0, true, nil))))),
-		mpa.AppendFPDU(nil, write(1, base, []byte("x")), true),
-		request(true).AppendTo(nil),
-		append(reply(false).AppendTo(nil), mpa.AppendFPDU(nil, emptyWrite(), false)...),
-		bytes.Repeat([]byte{0xff}, 70_000),
-	}
-	for i, s := range seeds {
+	for i, s := range fuzzStreams(base) {
 		for flags := range byte(2 * fuzzReads) {
 			if (int(flags)+i)%3 == 0 { // a third of them, of all kinds
 				f.Add(flags, uint64(i), s)
@@ -91,10 +74,7 @@ func FuzzStream(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ln, err := host.dev.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		f.Fatal(err)
-	}
+	ln := listen(f, host.dev)
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f.Fuzz(func(t *testing.T, flags byte, seed uint64, data []byte) {
@@ -202,4 +182,25 @@ func FuzzReceiverMatchesItsTwin(f *testing.F) {
 		s.slow = false
 		compareTwins(t, host.of(t), seed, s)
 	})
+}
+
+// fuzzStreams are the inputs that FuzzStream begins with, of every kind that a peer may send;
+// base is the address of its regions.
+func fuzzStreams(base uint64) [][]byte {
+	p := &raw{}
+	read := rdmap.ReadRequest{SinkSTag: 5, Size: 64, SourceSTag: 1, SourceTO: base}
+	atomic := rdmap.AtomicRequest{STag: 1, TO: base, Add: 1, CompareMask: ^uint64(0)}
+	return [][]byte{
+		nil,
+		inFuzz(write(1, base, []byte("payload"))),
+		inFuzz(p.sendMessage([]byte("one")), p.sendMessage(nil), untagged(rdmap.OpImmediate, 0, 3, 0, true, make([]byte, 8))),
+		inFuzz(p.read(read), p.read(read), untagged(rdmap.OpAtomicRequest, 1, 3, 0, true, atomic.AppendTo(nil))),
+		inFuzz(untagged(rdmap.OpSend, 0, 1, 0, false, []byte("ab")), write(1, base+9, []byte("c")), untagged(rdmap.OpSend, 0, 1, 2, true, nil)),
+		inFuzz(tagged(rdmap.OpReadResponse, 2, base, true, make([]byte, 8)), tagged(rdmap.OpReadResponse, 2, base, true, nil)),
+		inFuzz(terminating(rdmap.NewTerminate(rdmap.CauseAccess, read.AppendTo(untagged(rdmap.OpReadRequest, 1, 1, 0, true, nil))))),
+		mpa.AppendFPDU(nil, write(1, base, []byte("x")), true),
+		request(true).AppendTo(nil),
+		append(reply(false).AppendTo(nil), mpa.AppendFPDU(nil, emptyWrite(), false)...),
+		bytes.Repeat([]byte{0xff}, 70_000),
+	}
 }

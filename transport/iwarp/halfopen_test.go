@@ -3,7 +3,6 @@
 package iwarp
 
 import (
-	"net/netip"
 	"testing"
 	"time"
 
@@ -28,10 +27,7 @@ func TestSetUpsOfAPeerAreBounded(t *testing.T) {
 	if !eventually(10*time.Second, func() bool { return halfOpen() == 0 }) {
 		t.Errorf("%d connections that are set up count as half-open", halfOpen())
 	}
-	ln, err := server.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, server)
 	defer ln.Close()
 	const more = 5
 	var peers []*raw

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -39,9 +38,6 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// networks are those of tests in bubbles, by their testing.TB.
-var networks sync.Map
-
 // bubble runs a test in a bubble of testing/synctest: time is virtual, and the devices of the
 // test are on a network in memory.
 //
@@ -55,23 +51,12 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // bubbleOn is bubble with a network that is set up by o.
 func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		networks.Store(t, memnet.New(o))
-		defer networks.Delete(t)
-		f(t)
-	})
-}
-
-// networkOf is the network in memory of a test in a bubble, nil for other tests.
-func networkOf(t testing.TB) *memnet.Network {
-	n, _ := networks.Load(t)
-	m, _ := n.(*memnet.Network)
-	return m
+	memnet.Bubble(t, o, f)
 }
 
 func openDevice(t testing.TB, cfg Config) *Device {
 	t.Helper()
-	if n := networkOf(t); n != nil {
+	if n := memnet.Of(t); n != nil {
 		cfg.Network = n
 	}
 	d, err := Open(cfg)
@@ -92,36 +77,27 @@ func newEnd(t testing.TB, d *Device, cfg QPConfig) *end {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cq, err := d.CreateCQ(4096)
+	return (&end{t: t, dev: d, pd: pd}).with(cfg)
+}
+
+// listen has a device listen on a free port.
+func listen(t testing.TB, d *Device) *Listener {
+	t.Helper()
+	ln, err := d.Listen(netip.AddrPortFrom(loopback, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.SendCQ, cfg.RecvCQ = cq, cq
-	qp, err := pd.CreateQP(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &end{t: t, dev: d, pd: pd, cq: cq, qp: qp}
+	return ln
 }
 
 // connectEnds makes a connection of two queue pairs in StateInit.
 func connectEnds(t testing.TB, client, server *end, cp, sp ConnParams) {
 	t.Helper()
-	ctx := within(t)
-	ln, err := server.dev.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, server.dev)
 	defer ln.Close()
-	accepted := make(chan error, 1)
-	go func() {
-		in, err := ln.Accept(ctx)
-		if err == nil {
-			server.est, err = in.Accept(ctx, server.qp, sp)
-		}
-		accepted <- err
-	}()
-	if client.est, err = client.dev.Connect(ctx, client.qp, ln.Addr(), cp); err != nil {
+	accepted := accept(t, ln, server, sp)
+	var err error
+	if client.est, err = client.dev.Connect(within(t), client.qp, ln.Addr(), cp); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-accepted; err != nil {
@@ -338,14 +314,17 @@ func (e *end) reads(sink *MR, key mr.Key, addr uint64, n int) ([]byte, Status) {
 	return sink.Bytes()[:n], c.Status
 }
 
-// accepting has e accept whatever comes to a listener.
+// accepting has e accept the first connection to an address of its own.
 func accepting(t testing.TB, e *end, sp ConnParams) (netip.AddrPort, <-chan error) {
 	t.Helper()
-	ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, e.dev)
 	t.Cleanup(func() { _ = ln.Close() })
+	return ln.Addr(), accept(t, ln, e, sp)
+}
+
+// accept has e accept the first connection to a listener.
+func accept(t testing.TB, ln *Listener, e *end, sp ConnParams) <-chan error {
+	t.Helper()
 	ctx := within(t)
 	done := make(chan error, 1)
 	go func() {
@@ -355,7 +334,7 @@ func accepting(t testing.TB, e *end, sp ConnParams) (netip.AddrPort, <-chan erro
 		}
 		done <- err
 	}()
-	return ln.Addr(), done
+	return done
 }
 
 // queueMap is the Queues of a test.
@@ -374,6 +353,15 @@ func (q *queueMap) remove(n uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.m, n)
+}
+
+// end removes a queue and closes it.
+func (q *queueMap) end(t testing.TB, s *SRQ) {
+	t.Helper()
+	q.remove(s.Num())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // srq makes a shared receive queue with a completion queue of its own.

@@ -61,59 +61,25 @@ func TestEndAtAnyMoment(t *testing.T) {
 	}
 }
 
-func endAtAnyMoment(t *testing.T, r *rand.Rand, client, server *end) {
-	ends := [2]*end{client, server}
-	// What is only read, and what is only written: nothing orders one side's
+// busyEnd is one of two ends that are ended while they are used.
+type busyEnd struct {
+	*end
+	// The one region is only read, and the other is only written: nothing orders one side's
 	// reads with the other's writes.
-	var sources, sinks [2]*MR
-	for i, e := range ends {
-		sources[i], sinks[i] = e.reg(128<<10, mr.RemoteRead), e.reg(128<<10, allRights)
+	source, sink  *MR
+	mu            sync.Mutex
+	posted, taken int // requests and completions; guarded by mu
+}
+
+func endAtAnyMoment(t *testing.T, r *rand.Rand, client, server *end) {
+	ends := [2]*busyEnd{{end: client}, {end: server}}
+	for _, e := range ends {
+		e.source, e.sink = e.reg(128<<10, mr.RemoteRead), e.reg(128<<10, allRights)
 	}
 	var wg sync.WaitGroup
-	var posted, taken [2]int // under counts
-	var counts sync.Mutex
 	for i, e := range ends {
-		wg.Go(func() {
-			for id := range 200 {
-				local, remote := sources[i], sinks[1-i]
-				w := WorkRequest{ID: uint64(id), Op: []Op{OpSend, OpWrite, OpRead}[id%3], Flags: Signaled}
-				if w.Op == OpRead {
-					local, remote = sinks[i], sources[1-i]
-				}
-				w.SGE, w.RemoteKey, w.RemoteAddr = []SGE{local.SGE(0, 8+id*600)}, remote.Key(), remote.Base()
-				n, err := e.qp.PostSend(w)
-				k, _ := e.qp.PostReceive(ReceiveRequest{SGE: []SGE{sinks[i].SGE(0, 128<<10)}})
-				counts.Lock()
-				posted[i] += n + k
-				counts.Unlock()
-				if errors.Is(err, ErrState) {
-					return
-				}
-				if err != nil {
-					runtime.Gosched()
-				}
-			}
-		})
-		wg.Go(func() { // takes completions, or the queue would overrun
-			list := make([]Completion, 64)
-			for {
-				n := e.cq.Poll(list)
-				counts.Lock()
-				taken[i] += n
-				counts.Unlock()
-				if n > 0 {
-					continue
-				}
-				select {
-				case <-e.qp.Done():
-					return
-				default:
-					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-					_ = e.cq.Wait(ctx)
-					cancel()
-				}
-			}
-		})
+		wg.Go(func() { e.postTo(ends[1-i]) })
+		wg.Go(e.takeAll) // or the queue would overrun
 	}
 	const ways = 5
 	for range 1 + r.IntN(4) {
@@ -128,7 +94,7 @@ func endAtAnyMoment(t *testing.T, r *rand.Rand, client, server *end) {
 			case 1:
 				_ = e.qp.Disconnect()
 			case 2:
-				_ = sinks[0].Dereg(context.Background())
+				_ = ends[0].sink.Dereg(context.Background())
 				e.qp.Fail()
 			case 3:
 				_ = e.qp.Disconnect()
@@ -149,13 +115,58 @@ func endAtAnyMoment(t *testing.T, r *rand.Rand, client, server *end) {
 		buf := make([]byte, 1<<20)
 		t.Fatalf("not ended: %v, %v\n%s", client.qp.State(), server.qp.State(), buf[:runtime.Stack(buf, true)])
 	}
-	for i, e := range ends {
-		taken[i] += len(e.rest())
+	for _, e := range ends {
+		e.taken += len(e.rest())
 		// Closing a device takes the completions that nobody has polled away.
-		if taken[i] > posted[i] || taken[i] < posted[i] && e.open() {
-			t.Errorf("%d of %d requests have completed", taken[i], posted[i])
+		if e.taken > e.posted || e.taken < e.posted && e.open() {
+			t.Errorf("%d of %d requests have completed", e.taken, e.posted)
 		}
 		_ = e.dev.Close()
+	}
+}
+
+// postTo posts requests of all kinds to the peer until the queue pair takes no more.
+func (e *busyEnd) postTo(peer *busyEnd) {
+	for id := range 200 {
+		local, remote := e.source, peer.sink
+		w := WorkRequest{ID: uint64(id), Op: []Op{OpSend, OpWrite, OpRead}[id%3], Flags: Signaled}
+		if w.Op == OpRead {
+			local, remote = e.sink, peer.source
+		}
+		w.SGE, w.RemoteKey, w.RemoteAddr = []SGE{local.SGE(0, 8+id*600)}, remote.Key(), remote.Base()
+		n, err := e.qp.PostSend(w)
+		k, _ := e.qp.PostReceive(ReceiveRequest{SGE: []SGE{e.sink.SGE(0, 128<<10)}})
+		e.mu.Lock()
+		e.posted += n + k
+		e.mu.Unlock()
+		if errors.Is(err, ErrState) {
+			return
+		}
+		if err != nil {
+			runtime.Gosched()
+		}
+	}
+}
+
+// takeAll takes completions until the queue pair ends.
+func (e *busyEnd) takeAll() {
+	list := make([]Completion, 64)
+	for {
+		n := e.cq.Poll(list)
+		e.mu.Lock()
+		e.taken += n
+		e.mu.Unlock()
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-e.qp.Done():
+			return
+		default:
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+			_ = e.cq.Wait(ctx)
+			cancel()
+		}
 	}
 }
 
@@ -169,10 +180,7 @@ func TestConnectCancelledAtAnyMoment(t *testing.T) {
 func testConnectCancelledAtAnyMoment(t *testing.T) {
 	d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 	server := newEnd(t, sd, QPConfig{})
-	ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, sd)
 	wg := serve(ln, server.pd, server.cq, func(q *QP, err error) {
 		if q != nil && err != nil {
 			_ = q.Close()
@@ -244,10 +252,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 		}
 		d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 		client, server := newEnd(t, d, QPConfig{}), newEnd(t, sd, QPConfig{})
-		ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ln := listen(t, sd)
 		ends := make(chan *QP, 8)
 		wg := serve(ln, server.pd, server.cq, func(q *QP, err error) {
 			if err != nil {
@@ -257,17 +262,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 		})
 		var readers []weak.Pointer[mr.Reader]
 		cycle := func(i int) {
-			q, err := client.pd.CreateQP(QPConfig{SendCQ: client.cq, RecvCQ: client.cq, MaxSend: 16, MaxReceive: 16})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := client.reg(4096, allRights)
-			if _, err := d.Connect(within(t), q, ln.Addr(), ConnParams{Guard: -1, PeerToPeer: i%2 == 0}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := q.PostSend(WorkRequest{SGE: []SGE{m.SGE(0, 4096)}}); err != nil { // there is no room for it
-				t.Fatal(err)
-			}
+			q, m := connectOnce(t, client, ln.Addr(), i%2 == 0)
 			peer := <-ends
 			for _, x := range []*QP{q, peer} {
 				readers = append(readers, weak.Make(x.stream.rx.reader), weak.Make(x.stream.tx.reader))
@@ -328,4 +323,20 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 		_ = ln.Close()
 		wg.Wait()
 	})
+}
+
+// connectOnce connects one more queue pair of client's and sends from a region that it registers.
+func connectOnce(t *testing.T, client *end, to netip.AddrPort, peerToPeer bool) (*QP, *MR) {
+	q, err := client.pd.CreateQP(QPConfig{SendCQ: client.cq, RecvCQ: client.cq, MaxSend: 16, MaxReceive: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := client.reg(4096, allRights)
+	if _, err := client.dev.Connect(within(t), q, to, ConnParams{Guard: -1, PeerToPeer: peerToPeer}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.PostSend(WorkRequest{SGE: []SGE{m.SGE(0, 4096)}}); err != nil { // the peer has no memory for it
+		t.Fatal(err)
+	}
+	return q, m
 }

@@ -26,19 +26,7 @@ func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, crc := range []bool{true, false} {
 			const rounds, dry, wet = 300, 1, 2
-			sinks := [2]*sinkRecorder{newSinkRecorder(t), newSinkRecorder(t)}
-			ends := [2]*end{newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 1024}), newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 1024})}
-			var (
-				terms  [2]ConnParams
-				queues [2]*queueMap
-			)
-			for i, e := range ends {
-				queues[i] = &queueMap{}
-				for n := range uint32(2) {
-					queues[i].srq(e, sinkNum+n, SRQConfig{Sink: true})
-				}
-				terms[i] = ConnParams{NoCRC: !crc, Shared: &SharedParams{Queues: queues[i], Send: true, Sink: sinks[i], Require: true}}
-			}
+			ends, sinks, queues, terms := mixedEnds(t, crc)
 			client, server := ends[0], ends[1]
 			scq, err := server.dev.CreateCQ(4 * rounds)
 			if err != nil {
@@ -54,28 +42,20 @@ func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
 				server.give(srqs[1], i, dst.SGE(0, 64))
 			}
 			var want []byte
-			total := 0
 			for i := range rounds {
 				msg := bytes.Repeat([]byte{byte(i)}, 1+i*i%9000)
-				frame := messageTo(sinkNum+uint32(i&1), msg)
-				want, total = append(want, msg...), total+len(msg)
+				want = append(want, msg...)
 				at := 4 * i
 				binary.BigEndian.PutUint32(src.Bytes()[at:], uint32(i))
 				client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: dry, SGE: []SGE{src.SGE(at, 4)}},
 					WorkRequest{ID: 1000 + uint64(i), Flags: Signaled, Queue: wet, SGE: []SGE{src.SGE(at, 4)}})
-				for left := len(msg); left > 0; {
-					n, err := client.frames([]transport.Frame{frame})
-					if left -= n; err != nil {
-						t.Fatal(err)
-					}
-					if left > 0 {
-						wait(t, sinks[0].writable, "Writable")
-					}
+				if err := client.sendWhole(messageTo(sinkNum+uint32(i&1), msg), sinks[0]); err != nil {
+					t.Fatal(err)
 				}
 				client.want(1000+uint64(i), Success, OpSend)
 			}
-			if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(total) }) {
-				t.Fatalf("%d of %d octets acknowledged; %v", client.qp.FramesAcked(), total, client.qp.Err())
+			if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(len(want)) }) {
+				t.Fatalf("%d of %d octets acknowledged; %v", client.qp.FramesAcked(), len(want), client.qp.Err())
 			}
 			if !bytes.Equal(sinks[1].taken(), want) {
 				t.Error("the sink has other octets than were sent")
@@ -86,25 +66,57 @@ func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
 			for i := range uint64(rounds) {
 				client.want(i, Success, OpSend)
 			}
-			next := map[uint32]uint32{}
-			for got := 0; got < 2*rounds; {
-				var list [64]Completion
-				n := scq.Poll(list[:])
-				for _, c := range list[:n] {
-					next[c.Queue]++
-					if c.Status != Success || c.Serial < next[c.Queue] {
-						t.Fatalf("queue %d: message %d, %v, after %d", c.Queue, c.Serial, c.Status, next[c.Queue])
-					}
-					next[c.Queue] = c.Serial
-				}
-				if got += n; n == 0 {
-					if err := scq.Wait(within(t)); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
+			takeInOrder(t, scq, 2*rounds)
 		}
 	})
+}
+
+// mixedEnds makes two ends that are not yet connected, each with a sink and two queues with it.
+func mixedEnds(t *testing.T, crc bool) (ends [2]*end, sinks [2]*sinkRecorder, queues [2]*queueMap, terms [2]ConnParams) {
+	for i := range ends {
+		ends[i] = newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 1024})
+		sinks[i], queues[i] = newSinkRecorder(t), &queueMap{}
+		for n := range uint32(2) {
+			queues[i].srq(ends[i], sinkNum+n, SRQConfig{Sink: true})
+		}
+		terms[i] = ConnParams{NoCRC: !crc, Shared: &SharedParams{Queues: queues[i], Send: true, Sink: sinks[i], Require: true}}
+	}
+	return ends, sinks, queues, terms
+}
+
+// sendWhole sends a frame whose call may take it in parts; d is told when the next one is due.
+func (e *end) sendWhole(frame transport.Frame, d *sinkRecorder) error {
+	for n := 0; n < frame.Size(); {
+		m, err := e.frames([]transport.Frame{frame})
+		if n += m; err != nil {
+			return err
+		}
+		if n < frame.Size() {
+			wait(e.t, d.writable, "Writable")
+		}
+	}
+	return nil
+}
+
+// takeInOrder takes n completions of messages, those of each queue in the order of its messages.
+func takeInOrder(t *testing.T, cq *CQ, n int) {
+	next := map[uint32]uint32{}
+	for got := 0; got < n; {
+		var list [64]Completion
+		k := cq.Poll(list[:])
+		for _, c := range list[:k] {
+			next[c.Queue]++
+			if c.Status != Success || c.Serial < next[c.Queue] {
+				t.Fatalf("queue %d: message %d, %v, after %d", c.Queue, c.Serial, c.Status, next[c.Queue])
+			}
+			next[c.Queue] = c.Serial
+		}
+		if got += k; k == 0 {
+			if err := cq.Wait(within(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // A queue that is dry, its NAK and the RESUME after it do not touch the numbers of queues
@@ -412,19 +424,7 @@ func TestRestOfAMessageWaitsForNobody(t *testing.T) {
 				e.send(WorkRequest{Op: OpRead, SGE: []SGE{mem.SGE(0, 8)}})
 			}
 			sent := make(chan error)
-			go func() {
-				for n := 0; n < long.Size(); {
-					m, err := e.frames([]transport.Frame{long})
-					if n += m; err != nil {
-						sent <- err
-						return
-					}
-					if n < long.Size() {
-						wait(t, d.writable, "Writable")
-					}
-				}
-				sent <- nil
-			}()
+			go func() { sent <- e.sendWhole(long, d) }()
 			for last := false; !last; {
 				s, ok, err := x.take()
 				if err != nil {

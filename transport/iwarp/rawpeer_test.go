@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -55,7 +55,7 @@ func dialRaw(t testing.TB, to netip.AddrPort) *raw {
 	t.Helper()
 	var c rawConn
 	var err error
-	if n := networkOf(t); n != nil {
+	if n := memnet.Of(t); n != nil {
 		c, err = n.Dial(netip.AddrPortFrom(loopback, 0), to)
 	} else {
 		c, err = dialTCP(to)
@@ -76,7 +76,7 @@ func listenRaw(t testing.TB) *rawListener {
 	t.Helper()
 	var ln net.Listener
 	var err error
-	if n := networkOf(t); n != nil {
+	if n := memnet.Of(t); n != nil {
 		ln, err = n.Listen(netip.AddrPortFrom(loopback, 0))
 	} else {
 		ln, err = listenTCP()
@@ -309,10 +309,7 @@ func reply(crc bool) *mpa.Frame {
 func rawInitiator(t testing.TB, e *end, f *mpa.Frame, sp ConnParams) *raw {
 	t.Helper()
 	ctx := within(t)
-	ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t, e.dev)
 	defer ln.Close()
 	p := dialRaw(t, ln.Addr())
 	p.write(f.AppendTo(nil))
@@ -354,8 +351,7 @@ func rawResponder(t testing.TB, e *end, f *mpa.Frame, cp ConnParams) *raw {
 
 // connecting has e connect.
 func connecting(t testing.TB, e *end, to netip.AddrPort, cp ConnParams) <-chan error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
+	ctx := within(t)
 	done := make(chan error, 1)
 	go func() {
 		var err error

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -62,10 +61,7 @@ func TestBadRequestIsNotAnswered(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					const patience = 100 * time.Millisecond
 					e := newEnd(t, openDevice(t, Config{EventLoops: 1, RequestTimeout: patience}), QPConfig{})
-					ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-					if err != nil {
-						t.Fatal(err)
-					}
+					ln := listen(t, e.dev)
 					begin := time.Now()
 					p := dialRaw(t, ln.Addr())
 					p.slow = slow
@@ -191,10 +187,7 @@ func TestRejectCarriesTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, f := range []*mpa.Frame{request(true), {Rev: 1}} {
 			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-			ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ln := listen(t, e.dev)
 			p := dialRaw(t, ln.Addr())
 			f.Private = append(f.Private, "please"...)
 			p.write(f.AppendTo(nil))

@@ -5,6 +5,7 @@ package iwarp
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/internal/buf"
@@ -34,6 +35,30 @@ func pieceOf(owner []int, queues []uint32, begun bool, pos, room int) (n int, la
 	return n, ends(pos + n), queue
 }
 
+// randomFrames makes frames for five ports, some with a body; their heads lie one behind the other,
+// as in a log. owner is the frame of each octet of the stream that they make.
+func randomFrames(r *rand.Rand) (frames []transport.Frame, stream []byte, owner []int) {
+	grow := func(b []byte, n int) []byte {
+		for range n {
+			b = append(b, byte(r.Uint32()))
+		}
+		return b
+	}
+	log := make([]byte, 0, 1<<20)
+	for i := range 1 + r.IntN(30) {
+		at := len(log)
+		log = grow(log, 48+r.IntN(200))
+		f := transport.Frame{Head: log[at:], Port: uint16(r.IntN(5))}
+		if r.IntN(2) == 0 {
+			f.Body = grow(nil, r.IntN(3000))
+		}
+		stream = append(append(stream, f.Head...), f.Body...)
+		owner = append(owner, slices.Repeat([]int{i}, f.Size())...)
+		frames = append(frames, f)
+	}
+	return frames, stream, owner
+}
+
 // Segments of frames are what one finds octet by octet, whatever of them the socket takes,
 // and while the peer tells of other queues; the segments of a message go to one queue, and
 // each has its number and offset.
@@ -46,30 +71,7 @@ func TestSegmentsFindMessages(t *testing.T) {
 		x.agreed.Caps = xctl.CapRNR
 		b.pool, b.crc = new(buf.Pool), r.IntN(2) == 0
 		d.heard.Store(true)
-		var (
-			frames []transport.Frame
-			stream []byte
-			owner  []int // frame of each octet
-			log    = make([]byte, 0, 1<<20)
-		)
-		for range 1 + r.IntN(30) {
-			at := len(log)
-			for range 48 + r.IntN(200) {
-				log = append(log, byte(r.Uint32()))
-			}
-			f := transport.Frame{Head: log[at:], Port: uint16(r.IntN(5))}
-			if r.IntN(2) == 0 {
-				f.Body = make([]byte, r.IntN(3000))
-				for i := range f.Body {
-					f.Body[i] = byte(r.Uint32())
-				}
-			}
-			stream = append(append(stream, f.Head...), f.Body...)
-			for range f.Size() {
-				owner = append(owner, len(frames))
-			}
-			frames = append(frames, f)
-		}
+		frames, stream, owner := randomFrames(r)
 		var route [5]uint32
 		next := map[uint32]uint32{} // number of the message of each queue that comes next
 		offset, open := 0, uint32(0)
@@ -103,13 +105,10 @@ func TestSegmentsFindMessages(t *testing.T) {
 				if c.n != n || c.last != last || uint32(c.open.queue.num) != queue {
 					t.Fatalf("seed %d: at %d, room %d: %d, %v, queue %d; want %d, %v, %d", seed, at, room, c.n, c.last, c.open.queue.num, n, last, queue)
 				}
-				var h ddp.Untagged
 				u := wire[c.start+mpa.HeaderLen:]
-				if err := h.Decode(u); err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(u[ddp.UntaggedLen:][:n], stream[at:at+n]) || h.Last != last {
-					t.Fatalf("seed %d: at %d: %+v, or other octets", seed, at, h)
+				var h ddp.Untagged
+				if err := h.Decode(u); err != nil || !bytes.Equal(u[ddp.UntaggedLen:][:n], stream[at:at+n]) || h.Last != last {
+					t.Fatalf("seed %d: at %d: %+v (%v), or other octets", seed, at, h, err)
 				}
 				at += n
 			}

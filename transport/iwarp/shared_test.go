@@ -368,10 +368,7 @@ func TestClosedSharedQueue(t *testing.T) {
 			client.send(WorkRequest{Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 1<<20)}})
 		}
 		server.next()
-		queues.remove(1)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		queues.end(t, s)
 		clear(dst.Bytes()) // ours again, says the race detector too
 		delivered, refused := 0, 0
 		for range 20 {

@@ -279,10 +279,7 @@ func TestQueueMadeAgainInTheMiddle(t *testing.T) {
 			e.give(old, 1, mem.SGE(0, 4096))
 			x.raw.send(x.message(1, 0, false, make([]byte, 100)))
 			x.sync()
-			x.queues.remove(1)
-			if err := old.Close(); err != nil {
-				t.Fatal(err)
-			}
+			x.queues.end(t, old)
 			again := x.queues.srq(e, 1, SRQConfig{})
 			e.give(again, 2, mem.SGE(4096, 4096))
 			mid := []byte("rest")
@@ -296,10 +293,7 @@ func TestQueueMadeAgainInTheMiddle(t *testing.T) {
 			if c := e.want(2, Success, OpReceive); c.Len != 3 {
 				t.Fatalf("%+v", c)
 			}
-			x.queues.remove(1)
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
+			x.queues.end(t, again)
 		}
 	})
 }

@@ -229,10 +229,7 @@ func TestQueuesComeAndGo(t *testing.T) {
 			e.give(s, uint64(n), mem.SGE(0, 8))
 			x.raw.send(x.message(xctl.SRQN(n), 0, true, nil))
 			e.want(uint64(n), Success, OpReceive)
-			x.queues.remove(n)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			x.queues.end(t, s)
 		}
 		for n := uint32(201); n <= 209; n++ {
 			e.give(x.queues.srq(e, n, SRQConfig{}), uint64(n), mem.SGE(0, 8))

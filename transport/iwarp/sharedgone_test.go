@@ -28,10 +28,7 @@ func TestDeepWindowToADeadQueueCostsNobodyElse(t *testing.T) {
 		for granted < window {
 			granted = await[xctl.Credit](x).Limit
 		}
-		x.queues.remove(1)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		x.queues.end(t, s)
 		refused := func(from, to uint32) {
 			t.Helper()
 			for range to - from + 1 {

@@ -50,10 +50,7 @@ func TestQueuesThatCameAndWentLeaveLittle(t *testing.T) {
 				next(client)
 			}
 			for _, s := range srqs {
-				queues.remove(s.Num())
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				queues.end(t, s)
 			}
 		}
 		heap := func() uint64 {

@@ -97,10 +97,7 @@ func TestXRCREQ32DeadQueueAnswersAtOnce(t *testing.T) {
 		e.give(s, 1, mem.SGE(0, 64))
 		x.raw.send(x.message(1, 0, false, []byte("half")))
 		x.sync()
-		x.queues.remove(1)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		x.queues.end(t, s)
 		x.raw.send(x.message(1, 4, true, []byte("rest")), x.message(1, 0, true, nil))
 		for msn := uint32(1); msn <= 2; msn++ {
 			if n := await[xctl.NAK](x); n.MSN != msn || n.Code != xctl.NAKUnknown {

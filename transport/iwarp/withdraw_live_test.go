@@ -25,26 +25,7 @@ func TestRegionsGoWhileMessagesAreSent(t *testing.T) {
 		server.give(srq, uint64(i), dst.SGE(0, size))
 	}
 	stop := make(chan struct{})
-	wg.Go(func() {
-		var c [16]Completion
-		for {
-			n := server.cq.Poll(c[:])
-			for i := range c[:n] {
-				if c[i].Status == Success && c[i].Len != size {
-					t.Errorf("%+v", c[i])
-				}
-				if _, err := srq.PostReceive(ReceiveRequest{ID: c[i].ID, SGE: []SGE{dst.SGE(0, size)}}); err != nil {
-					t.Error(err)
-				}
-			}
-			select {
-			case <-stop:
-				return
-			default:
-				runtime.Gosched()
-			}
-		}
-	})
+	wg.Go(func() { server.giveBack(srq, dst, stop) })
 	var mu sync.Mutex
 	regions := make([]*MR, depth)
 	for i := range regions {
@@ -102,5 +83,29 @@ func TestRegionsGoWhileMessagesAreSent(t *testing.T) {
 	wg.Wait()
 	if count[Success] == 0 || count[LocalProtection] == 0 {
 		t.Errorf("too little of something: %v", count)
+	}
+}
+
+// giveBack posts every request of a queue again when it has completed, until stop is closed.
+// Messages that come have the length of the region.
+func (e *end) giveBack(s *SRQ, m *MR, stop <-chan struct{}) {
+	size := len(m.Bytes())
+	var c [16]Completion
+	for {
+		n := e.cq.Poll(c[:])
+		for i := range c[:n] {
+			if c[i].Status == Success && int(c[i].Len) != size {
+				e.t.Errorf("%+v", c[i])
+			}
+			if _, err := s.PostReceive(ReceiveRequest{ID: c[i].ID, SGE: []SGE{m.SGE(0, size)}}); err != nil {
+				e.t.Error(err)
+			}
+		}
+		select {
+		case <-stop:
+			return
+		default:
+			runtime.Gosched()
+		}
 	}
 }

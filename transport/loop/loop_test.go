@@ -1,33 +1,16 @@
+//go:build !live
+
 package loop
 
 import (
 	"errors"
-	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/transporttest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func newEnv() transporttest.Env {
-	n := NewNetwork()
-	return transporttest.Env{
-		A: n.Transport(), B: n.Transport(),
-		AddrA:  netip.MustParseAddr("10.0.0.1"),
-		AddrB:  netip.MustParseAddr("10.0.0.2"),
-		Nobody: netip.MustParseAddr("10.0.0.3"),
-	}
-}
-
-func TestContract(t *testing.T) {
-	transporttest.Bubble(t, func(*testing.T) transporttest.Env { return newEnv() })
-}
 
 func TestDrainTimesOutInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

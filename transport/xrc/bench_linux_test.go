@@ -1,3 +1,5 @@
+//go:build !live
+
 package xrc
 
 import (
@@ -5,8 +7,6 @@ import (
 
 	"github.com/rds-go/rds/transport/transporttest"
 )
-
-func newBenchEnv(t testing.TB) transporttest.Env { return newEnv(t, Options{}, Options{}) }
 
 func BenchmarkThroughput(b *testing.B) { transporttest.Throughput(b, newBenchEnv) }
 
@@ -20,5 +20,3 @@ func BenchmarkAcked(b *testing.B) {
 }
 
 func BenchmarkPingPong(b *testing.B) { transporttest.PingPong(b, newBenchEnv) }
-
-func TestSteadyStateAllocatesLittle(t *testing.T) { transporttest.Allocates(t, newBenchEnv, 24) }

@@ -1,3 +1,5 @@
+//go:build !live
+
 package xrc
 
 import (
@@ -10,13 +12,6 @@ import (
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc/objects"
 )
-
-// ends waits for the two events by which a session hears that a channel's target has ended.
-func (a *app) ends(ch *Channel, k objects.EventKind) {
-	a.h.n.Helper()
-	a.hears(k, ch.Target())
-	a.hears(objects.EventLastWQE, ch.Target())
-}
 
 // hold has another goroutine hold a lock.
 func hold(lock sync.Locker) (release func()) {

@@ -1,3 +1,5 @@
+//go:build !live
+
 package xrc
 
 import (
@@ -8,11 +10,6 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/xrc/objects"
-)
-
-var (
-	initiator = objects.Ref{Kind: objects.KindInitiator, Number: 0x400001, Generation: 7}
-	target    = objects.Ref{Kind: objects.KindTarget, Number: 0x800002, Generation: 8}
 )
 
 // records are one of each kind.

@@ -1,34 +1,15 @@
+//go:build !live
+
 package xrc
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc/objects"
 )
-
-// apart keeps two hosts from connecting until the function returned is called.
-func apart(a, b *host) (again func()) {
-	a.apart.Store(true)
-	b.apart.Store(true)
-	a.cut()
-	b.cut()
-	return func() {
-		for _, h := range []*host{a, b} {
-			h.apart.Store(false)
-			h.mu.Lock()
-			remotes := slices.Collect(maps.Keys(h.keepers))
-			h.mu.Unlock()
-			for _, remote := range remotes {
-				h.change(remote, func(*keeper) {})
-			}
-		}
-	}
-}
 
 func (ch *Channel) suspendedNow() bool {
 	ch.mu.Lock()

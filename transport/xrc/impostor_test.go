@@ -1,3 +1,5 @@
+//go:build !live
+
 package xrc
 
 import (
@@ -8,9 +10,6 @@ import (
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 )
-
-// another is one more process at the address of a host, which it is not.
-func (h *host) another() *Transport { return newTransport(h.n, Options{Port: channelPort}) }
 
 // reach dials path i of a host as if from an address.
 func reach(t testing.TB, from *Transport, as, to *host, i int) transport.Link {
@@ -121,26 +120,6 @@ func TestNextLifeOfAPeer(t *testing.T) {
 		l.Close(transport.Abort)
 		n.until("no lifetimes", when(&b.Transport.mu, func() bool { return len(b.lifetimes)+len(b.waiting) == 0 }))
 	})
-}
-
-// theLink is the link in use of a path.
-func (h *host) theLink(i int) *link {
-	h.Transport.mu.Lock()
-	defer h.Transport.mu.Unlock()
-	for l := range h.links {
-		if l.index == i {
-			return l
-		}
-	}
-	h.n.Helper()
-	h.n.Fatal("no link")
-	return nil
-}
-
-func (h *host) pathOf(remote *host, i int) *path {
-	h.Transport.mu.Lock()
-	defer h.Transport.mu.Unlock()
-	return h.peers[hosts{h.addr, remote.addr}].paths[i]
 }
 
 // slow is a handler that notes its end.

@@ -1,8 +1,8 @@
+//go:build !live
+
 package xrc
 
 import (
-	"bytes"
-	"context"
 	"slices"
 	"testing"
 
@@ -21,27 +21,6 @@ var taggedOps = []iwarp.Op{iwarp.OpWrite, iwarp.OpRead, iwarp.OpFetchAdd, iwarp.
 // tagged is an operation on 8 bytes of a region, with the queue n.
 func tagged(op iwarp.Op, n uint32, m, local *iwarp.MR) iwarp.WorkRequest {
 	return iwarp.WorkRequest{ID: uint64(n), Op: op, Flags: iwarp.Signaled, Queue: n, RemoteKey: m.Key(), SGE: []iwarp.SGE{local.SGE(0, 8)}, Add: 1, Swap: 1, SwapMask: 1}
-}
-
-// noticesNothing checks that a process has no event and no completion, and that a region of its
-// is as it was.
-func (a *app) noticesNothing(m *iwarp.MR) {
-	t := a.h.n
-	t.Helper()
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	if e, err := a.NextEvent(over); err == nil {
-		t.Errorf("event %v", e)
-	}
-	if k := a.cq.Poll(make([]iwarp.Completion, 1)); k != 0 {
-		t.Error("a completion")
-	}
-	if err := m.Dereg(within(t)); err != nil { // orders the memory for the race detector
-		t.Fatal(err)
-	}
-	if !bytes.Equal(m.Bytes(), make([]byte, len(m.Bytes()))) {
-		t.Error("a request that was refused has changed memory")
-	}
 }
 
 // Two processes of one job, behind one target: the key of one with the queue of the other is

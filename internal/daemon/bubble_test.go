@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
+)
+
+// where makes the lab of a test.
+type where func(t *testing.T, test func(t *testing.T, l *lab))
+
+// bubble runs a test with a time of its own, in a lab in memory.
+func bubble(t *testing.T, test func(t *testing.T, l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newLoopLab(t)) })
+}
+
+// overTCP runs a test in a lab whose hosts reach each other over TCP.
+func overTCP(t *testing.T, test func(t *testing.T, l *lab)) { t.Helper(); test(t, newLab(t)) }
+
+// An application and its daemon can be in one bubble: neither waits in the system, so that time
+// passes only when there is nothing to do.
+func TestSessionInProcess(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, l *lab) {
+		_, svc, path := served(t, l, config.Node{}, config.Service{})
+		c := dialed(t, path)
+		a, b := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 4000)), l.bindOne(config.Node{})
+		began := time.Now()
+		if err := rdstest.Converse(t.Context(), a, b, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(began); d > 0 {
+			t.Errorf("%v have passed", d)
+		}
+		time.Sleep(time.Hour)
+		if err := rdstest.Converse(t.Context(), a, b, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := len(svc.Sessions()); n != 0 {
+			t.Errorf("%d sessions", n)
+		}
+	})
+}
