@@ -8,11 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -137,101 +135,4 @@ func TestFetchEndsWithContext(t *testing.T) {
 	close(fetched)
 	l.Close()
 	<-left
-}
-
-func TestRefusesOtherRequests(t *testing.T) {
-	inMemory(t, Config{}, constant, func(m *memory) {
-		for _, c := range []struct {
-			method, target string
-			status         int
-			body           string
-		}{
-			{"GET", "/v1/info", 200, `{"name":"node","count":7}`},
-			{"POST", "/v1/info", 405, `{"error":"only GET is allowed"}`},
-			{"HEAD", "/v1/info", 405, ``},
-			{"DELETE", "/v1/info", 405, `{"error":"only GET is allowed"}`},
-			{"GET", "/", 404, `{"error":"no such report; there is /v1/info"}`},
-			{"GET", "/v1/info/", 404, `{"error":"no such report; there is /v1/info"}`},
-			{"GET", "/v2/info", 404, `{"error":"no such report; there is /v1/info"}`},
-			{"POST", "/v1/../v1/info", 404, `{"error":"no such report; there is /v1/info"}`},
-		} {
-			res, body, err := m.do(c.method, c.target)
-			if err != nil || res.StatusCode != c.status || body != c.body || res.Header.Get("Content-Type") != "application/json" {
-				m.Errorf("%s %s: %+v %s, %v, want %d %s", c.method, c.target, res, body, err, c.status, c.body)
-			}
-		}
-	})
-}
-
-// Garbage, oversized requests and those that do not end cost their sender the connection and
-// nobody else anything.
-func TestGarbageClients(t *testing.T) {
-	inMemory(t, Config{}, constant, func(m *memory) {
-		for _, in := range []string{
-			"\x00\x01\x02 garbage\r\n\r\n",
-			"GET\r\n\r\n",
-			"GET /v1/info HTTP/1.1\r\n\r\n", // no Host
-			"GET /v1/info HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("a", 64<<10) + "\r\n\r\n",
-			"GET /v1/info HTTP/1.1\r\nHost: x\r\n",
-		} {
-			c := m.dial()
-			begun := time.Now()
-			go func() { _, _ = io.WriteString(c, in) }() // may fail once the server has had enough
-			if answer, err := io.ReadAll(c); err != nil || strings.Contains(string(answer), " 200 ") || time.Since(begun) > readTimeout+time.Second {
-				m.Errorf("%.20q: answered %q, %v, after %v", in, answer, err, time.Since(begun))
-			}
-			c.Close()
-		}
-		m.get(infoPath)
-	})
-}
-
-// More clients than the server serves at a time all get their answer.
-func TestManyClients(t *testing.T) {
-	most, now := 0, 0
-	var mu sync.Mutex // guards most and now
-	snapshot := func() (any, error) {
-		mu.Lock()
-		now++
-		most = max(most, now)
-		mu.Unlock()
-		<-time.After(time.Second) // the time of the bubble
-		mu.Lock()
-		now--
-		mu.Unlock()
-		return constant()
-	}
-	inMemory(t, Config{}, snapshot, func(m *memory) {
-		var wg sync.WaitGroup
-		for range 4 * maxClients {
-			wg.Go(func() {
-				if _, body, err := m.do(http.MethodGet, infoPath); err != nil || body != `{"name":"node","count":7}` {
-					m.Errorf("got %s, %v", body, err)
-				}
-			})
-		}
-		wg.Wait()
-		if most != maxOfUser {
-			m.Errorf("%d requests of a user were served at a time, want %d", most, maxOfUser)
-		}
-	})
-}
-
-// Clients that say nothing are cut off by Close.
-func TestCloseCutsClientsOff(t *testing.T) {
-	inMemory(t, Config{}, constant, func(m *memory) {
-		var clients []net.Conn
-		for range maxClients + 1 {
-			clients = append(clients, m.dial())
-		}
-		if err := m.Close(); err != nil {
-			m.Fatal(err)
-		}
-		begun := time.Now()
-		for _, c := range clients {
-			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(begun) != 0 {
-				m.Fatalf("read after Close: %v after %v, want the end at once", err, time.Since(begun))
-			}
-		}
-	})
 }

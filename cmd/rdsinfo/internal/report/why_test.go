@@ -1,21 +1,30 @@
-//go:build live
+//go:build !live
 
 package report
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
 )
 
-// whyLab runs a test of hosts in a bubble of testing/synctest.
-func whyLab(t *testing.T, test func(t *testing.T, host func(rds.Config) host, l *rdstest.Lab)) {
+// host is a node of a test, in memory, with a socket.
+type host struct {
+	*rds.Socket
+	t    *testing.T
+	node *rds.Node
+}
+
+// bubble runs a test of hosts in a bubble of testing/synctest.
+func bubble(t *testing.T, test func(t *testing.T, host func(rds.Config) host, l *rdstest.Lab)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := rdstest.NewLoopLab(t)
@@ -26,10 +35,50 @@ func whyLab(t *testing.T, test func(t *testing.T, host func(rds.Config) host, l 
 	})
 }
 
+// send sends in the background until the test ends; the sender may block.
+func (h host) send(to netip.AddrPort, sizes ...int) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	h.t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		for _, n := range sizes {
+			if h.Send(ctx, to, make([]byte, n)) != nil {
+				return
+			}
+		}
+	}()
+}
+
+// waits is what rdsinfo why says about an address, of all if it is not valid.
+func (h host) waits(addr netip.Addr) []rds.WaitInfo {
+	info := rdstest.Report(h.t, h.node)
+	return about(&info, addr)
+}
+
+// await returns the first wait for this cause that is as it should be, as soon as there is
+// one.
+func (h host) await(cause string, ok func(*rds.WaitInfo) bool) (found rds.WaitInfo) {
+	h.t.Helper()
+	rdstest.Eventually(h.t, "a wait for "+cause, func() bool {
+		all := h.waits(netip.Addr{})
+		i := slices.IndexFunc(all, func(w rds.WaitInfo) bool { return w.Cause == cause && ok(&w) })
+		if i >= 0 {
+			found = all[i]
+		}
+		return i >= 0
+	})
+	if found.Hint == "" || found.Since.After(time.Now()) || time.Since(found.Since) > rdstest.Patience {
+		h.t.Errorf("no hint, or a time that cannot be: %+v", found)
+	}
+	return found
+}
+
 func blocked(w *rds.WaitInfo) bool { return w.Senders == 1 }
 
 func TestWhyUnreachable(t *testing.T) {
-	whyLab(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
+	bubble(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
 		h, to, other := host(rds.Config{}), rdstest.Nowhere(), rdstest.Nowhere()
 		text := func(about netip.Addr) string {
 			info := rdstest.Report(t, h.node)
@@ -66,7 +115,7 @@ func TestWhyUnreachable(t *testing.T) {
 
 // A host that accepts connections and says nothing is one whose RDS hangs.
 func TestWhyHandshake(t *testing.T) {
-	whyLab(t, func(t *testing.T, host func(rds.Config) host, l *rdstest.Lab) {
+	bubble(t, func(t *testing.T, host func(rds.Config) host, l *rdstest.Lab) {
 		h, to, mute := host(rds.Config{}), rdstest.Nowhere(), l.Net.Transport()
 		t.Cleanup(func() { _ = mute.Close() })
 		if err := mute.Listen(to.Addr(), func(transport.Link) {}); err != nil {
@@ -81,7 +130,7 @@ func TestWhyHandshake(t *testing.T) {
 }
 
 func TestWhyCongested(t *testing.T) {
-	whyLab(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
+	bubble(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
 		from, to := host(rds.Config{}), host(rds.Config{})
 		rdstest.MustSet(t, to.SetReadBuffer(1000))
 		from.send(to.LocalAddrPort(), slices.Repeat([]int{500}, 100_000)...)
@@ -97,7 +146,7 @@ func TestWhyCongested(t *testing.T) {
 }
 
 func TestWhyBudgetOfPeer(t *testing.T) {
-	whyLab(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
+	bubble(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
 		h, to := host(rds.Config{PeerBudget: 1}), rdstest.Nowhere()
 		h.send(to, 100, 100)
 		w := h.await(rds.CauseBudget, blocked)
@@ -111,7 +160,7 @@ func TestWhyBudgetOfPeer(t *testing.T) {
 }
 
 func TestWhySendBuffer(t *testing.T) {
-	whyLab(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
+	bubble(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
 		h := host(rds.Config{SendBuffer: 1000})
 		h.send(rdstest.Nowhere(), 1000, 1)
 		w := h.await(rds.CauseSendBuffer, blocked)
@@ -123,7 +172,7 @@ func TestWhySendBuffer(t *testing.T) {
 
 // A full socket stops a path of RDS over TCP.
 func TestWhyPaused(t *testing.T) {
-	whyLab(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
+	bubble(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
 		from, to := host(rds.Config{}), host(rds.Config{ReceiveBuffer: 1 << 20, ReceiveOverrun: 1})
 		from.send(to.LocalAddrPort(), slices.Repeat([]int{64 << 10}, 100)...)
 		w := to.await(rds.CausePaused, func(*rds.WaitInfo) bool { return true })
