@@ -22,7 +22,7 @@ func aMessage(ch *Channel, id uint64) iwarp.WorkRequest {
 // writes; the depth is that of all queues together.
 func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 4, 100)
@@ -52,6 +52,8 @@ func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 		if some.Reads() != 4 {
 			t.Fatal(some.Reads())
 		}
+		client.send(some, aMessage(some, 100)) // the peer says that the channel reaches the queue
+		client.want(100, iwarp.Success, iwarp.OpSend)
 		for i := range 100 {
 			read.ID, read.Queue = uint64(i), some.Queue().SRQN
 			client.send(some, read)
