@@ -1,9 +1,10 @@
+//go:build !live
+
 package client
 
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,25 +113,4 @@ func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
 		}
 		rdstest.Eventually(t, "all is settled", func() bool { return svc.Sessions()[0].SendQueued == 0 })
 	})
-}
-
-// A socket that is closed while it is bound at the next daemon leaves its port.
-func TestClosedWhileBoundAgain(t *testing.T) {
-	t.Parallel()
-	d, s, _ := newAttached(t)
-	half := clientHalfOf(s)
-	d.stop()
-	rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == 1 })
-	release := rdstest.Hold(&half.Queue.TakeMu) // use waits, and Close when it has found no half
-	d.start()
-	rdstest.Eventually(t, "the daemon to have bound the port", func() bool { return len(d.node.Sockets()) > 0 })
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close() }()
-	rdstest.Eventually(t, "the close", func() bool { return half.Closed.Load() })
-	runtime.Gosched()
-	release()
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	rdstest.Eventually(t, "the port to be free", func() bool { return len(d.node.Sockets()) == 0 })
 }

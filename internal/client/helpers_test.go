@@ -1,11 +1,13 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/daemon"
@@ -157,4 +159,164 @@ func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
 func serving(t testing.TB, n *node.Node, cfg config.Service) (*daemon.Service, string) {
 	t.Helper()
 	return rdstest.Serve(t, daemon.New, n, cfg)
+}
+
+// rarely has a node do nothing of its own accord for a peer that it has not reached.
+func rarely(cfg config.Node) config.Node {
+	cfg.ReconnectMin, cfg.ReconnectMax = time.Hour, time.Hour
+	return cfg
+}
+
+// received is what a Recv has returned.
+type received struct {
+	m   datagram.Message
+	err error
+}
+
+// listener starts a Recv of s and returns when it listens at the doorbell of its
+// application itself, at most longest long.
+func listener(t *testing.T, c *Client, s *socket.Socket, longest time.Duration) <-chan received {
+	t.Helper()
+	l := &c.att.listening
+	rdstest.Eventually(t, "the dispatcher listens", l.held.Load)
+	l.longest = longest
+	l.offered.Store(true)
+	got := make(chan received, 1)
+	go func() {
+		m, err := s.Recv(context.Background())
+		got <- received{m, err}
+	}()
+	rdstest.Eventually(t, "the receiver listens", func() bool {
+		q := &s.Endpoint.(*Socket).Readers
+		q.Mu.Lock()
+		defer q.Mu.Unlock()
+		return q.Head != nil && q.Head.Ear.Load() != nil
+	})
+	return got
+}
+
+func receivedWithin(t *testing.T, got <-chan received) *received {
+	t.Helper()
+	select {
+	case r := <-got:
+		return &r
+	case <-rdstest.Background(t).Done():
+		t.Fatal("Recv does not return")
+		return nil
+	}
+}
+
+// good wants message n, and releases it.
+func (r *received) good(t *testing.T, n uint64) {
+	t.Helper()
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if err := rdstest.Verify(r.m.Data, n); err != nil {
+		t.Fatal(err)
+	}
+	r.m.Release()
+}
+
+// forever is longer than a test.
+const forever = time.Hour
+
+func listenerLab(t *testing.T) (c *Client, a, b *socket.Socket, svc *daemon.Service) {
+	l := newLoopLab(t)
+	_, svc, path := served(t, l, config.Node{}, config.Service{})
+	c = dialed(t, path)
+	return c, bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)), bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 200)), svc
+}
+
+// startBound starts a daemon, to which a socket is bound then.
+func startBound(t *testing.T, d *restarted, s *socket.Socket) {
+	t.Helper()
+	d.start()
+	rdstest.Eventually(t, "the socket to be bound", func() bool { return clientHalfOf(s).half.Load() != nil })
+}
+
+// newAttached is a socket that attaches again, and one of another host.
+func newAttached(t *testing.T) (d *restarted, s, far *socket.Socket) {
+	t.Helper()
+	l := newLoopLab(t)
+	d, far = newRestarted(t, l), l.bindOne(config.Node{})
+	return d, bound(t, d.client(true), rdstest.AddrOf(rdstest.NewAddr(), 100)), far
+}
+
+// restarted is a daemon that can be ended and started again at its path.
+type restarted struct {
+	testing.TB
+	node *node.Node
+	svc  *daemon.Service
+	path string
+}
+
+func newRestarted(t testing.TB, l *lab) *restarted {
+	t.Helper()
+	return newRestartedWith(t, l, config.Node{})
+}
+
+func newRestartedWith(t testing.TB, l *lab, cfg config.Node) *restarted {
+	t.Helper()
+	n, svc, path := served(t, l, cfg, config.Service{})
+	r := &restarted{t, n, svc, path}
+	t.Cleanup(func() { _ = r.svc.Close() })
+	return r
+}
+
+func (r *restarted) stop() {
+	r.Helper()
+	var d *datagram.DroppedError
+	if err := r.svc.Close(); err != nil && !errors.As(err, &d) {
+		r.Fatal(err)
+	}
+}
+
+func (r *restarted) start() {
+	r.Helper()
+	svc, err := daemon.New(r.node, config.Service{Path: r.path})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.svc = svc
+}
+
+// client attaches, and again and again if that is asked for.
+func (r *restarted) client(again bool) *Client {
+	r.Helper()
+	c, err := New(config.Client{Path: r.path, Reconnect: again, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// stuffed sends to a host that is down until it is refused, and returns the bytes taken.
+func stuffed(t *testing.T, s *socket.Socket, to netip.AddrPort, size int) (n int) {
+	t.Helper()
+	data := make([]byte, size)
+	for {
+		err := s.TrySend(to, data)
+		if errors.Is(err, datagram.ErrWouldBlock) {
+			if clientHalfOf(s) == nil || allTaken(clientHalfOf(s).half.Load().att) {
+				return n
+			}
+			rdstest.Eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(clientHalfOf(s).half.Load().att) })
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += size
+	}
+}
+
+// allTaken tells whether the daemon has taken all that an application has submitted.
+func allTaken(t *attachment) bool {
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n, _ := u.ring.Free(len(u.ends))
+	return n == len(u.ends)
 }

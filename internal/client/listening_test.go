@@ -1,80 +1,14 @@
+//go:build !live
+
 package client
 
 import (
-	"context"
-	"net"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/internal/socket"
-	"github.com/rds-go/rds/rds/config"
-	"github.com/rds-go/rds/rds/datagram"
 )
-
-// received is what a Recv has returned.
-type received struct {
-	m   datagram.Message
-	err error
-}
-
-// listener starts a Recv of s and returns when it listens at the doorbell of its
-// application itself, at most longest long.
-func listener(t *testing.T, c *Client, s *socket.Socket, longest time.Duration) <-chan received {
-	t.Helper()
-	l := &c.att.listening
-	rdstest.Eventually(t, "the dispatcher listens", l.held.Load)
-	l.longest = longest
-	l.offered.Store(true)
-	got := make(chan received, 1)
-	go func() {
-		m, err := s.Recv(context.Background())
-		got <- received{m, err}
-	}()
-	rdstest.Eventually(t, "the receiver listens", func() bool {
-		q := &s.Endpoint.(*Socket).Readers
-		q.Mu.Lock()
-		defer q.Mu.Unlock()
-		return q.Head != nil && q.Head.Ear.Load() != nil
-	})
-	return got
-}
-
-func receivedWithin(t *testing.T, got <-chan received) *received {
-	t.Helper()
-	select {
-	case r := <-got:
-		return &r
-	case <-rdstest.Background(t).Done():
-		t.Fatal("Recv does not return")
-		return nil
-	}
-}
-
-// good wants message n, and releases it.
-func (r *received) good(t *testing.T, n uint64) {
-	t.Helper()
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if err := rdstest.Verify(r.m.Data, n); err != nil {
-		t.Fatal(err)
-	}
-	r.m.Release()
-}
-
-// forever is longer than a test.
-const forever = time.Hour
-
-func listenerLab(t *testing.T) (c *Client, a, b *socket.Socket, svc *daemon.Service) {
-	l := newLoopLab(t)
-	_, svc, path := served(t, l, config.Node{}, config.Service{})
-	c = dialed(t, path)
-	return c, bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)), bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 200)), svc
-}
 
 // A receiver that listens takes its message from the ring, and what comes while nobody
 // listens is found by the dispatcher, or by who looks.
@@ -99,36 +33,6 @@ func TestReceiverListens(t *testing.T) {
 			rdstest.Expect(t, b, string(rdstest.Payload(n, 100)))
 		}
 	})
-}
-
-// Whatever ends a call that waits ends one that listens.
-func TestListeningReceiverIsWoken(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		end  func(c *Client, s *socket.Socket, svc *daemon.Service) error
-		want error
-	}{
-		{"closed", func(_ *Client, s *socket.Socket, _ *daemon.Service) error { return s.Close() }, net.ErrClosed},
-		{"deadline", func(_ *Client, s *socket.Socket, _ *daemon.Service) error { return s.SetReadDeadline(time.Now()) }, os.ErrDeadlineExceeded},
-		{"later deadline", func(_ *Client, s *socket.Socket, _ *daemon.Service) error {
-			return s.SetReadDeadline(time.Now().Add(time.Millisecond))
-		}, os.ErrDeadlineExceeded},
-		{"client closed", func(c *Client, _ *socket.Socket, _ *daemon.Service) error { return c.Close() }, net.ErrClosed},
-		{"daemon lost", func(_ *Client, _ *socket.Socket, svc *daemon.Service) error { return svc.Close() }, datagram.ErrDaemonLost},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, _, b, svc := listenerLab(t)
-				got := listener(t, c, b, forever)
-				if err := tt.end(c, b, svc); err != nil {
-					t.Error(err)
-				}
-				rdstest.WantErr(t, "Recv", receivedWithin(t, got).err, tt.want)
-			})
-		})
-	}
 }
 
 // A receiver that listens without a message gives the place back, and has its message

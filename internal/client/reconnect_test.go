@@ -1,3 +1,5 @@
+//go:build !live
+
 package client
 
 import (
@@ -9,62 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rds-go/rds/internal/daemon"
-	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
-
-// restarted is a daemon that can be ended and started again at its path.
-type restarted struct {
-	testing.TB
-	node *node.Node
-	svc  *daemon.Service
-	path string
-}
-
-func newRestarted(t testing.TB, l *lab) *restarted {
-	t.Helper()
-	return newRestartedWith(t, l, config.Node{})
-}
-
-func newRestartedWith(t testing.TB, l *lab, cfg config.Node) *restarted {
-	t.Helper()
-	n, svc, path := served(t, l, cfg, config.Service{})
-	r := &restarted{t, n, svc, path}
-	t.Cleanup(func() { _ = r.svc.Close() })
-	return r
-}
-
-func (r *restarted) stop() {
-	r.Helper()
-	var d *datagram.DroppedError
-	if err := r.svc.Close(); err != nil && !errors.As(err, &d) {
-		r.Fatal(err)
-	}
-}
-
-func (r *restarted) start() {
-	r.Helper()
-	svc, err := daemon.New(r.node, config.Service{Path: r.path})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.svc = svc
-}
-
-// client attaches, and again and again if that is asked for.
-func (r *restarted) client(again bool) *Client {
-	r.Helper()
-	c, err := New(config.Client{Path: r.path, Reconnect: again, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 // blocked are calls that wait: to receive, for room in the send buffer, and for
 // a congested port.

@@ -1,3 +1,5 @@
+//go:build !live
+
 package daemon
 
 import (
@@ -24,17 +26,6 @@ func opService(t testing.TB, l *lab, n *opNet, scfg config.Service) (*Service, *
 	t.Helper()
 	svc, path := serving(t, n.node(l, config.Node{}), scfg)
 	return svc, dialed(t, path)
-}
-
-// lastSession is the one that attached last.
-func lastSession(svc *Service) *session {
-	var last *session
-	for _, x := range svc.all() {
-		if last == nil || x.id > last.id {
-			last = x
-		}
-	}
-	return last
 }
 
 // Only memory of AllocMemory, of the same daemon and the same process, can be

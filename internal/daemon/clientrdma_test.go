@@ -1,3 +1,5 @@
+//go:build live
+
 package daemon
 
 import (
@@ -41,31 +43,6 @@ func eachProvider(t *testing.T, test func(t *testing.T, a, b *socket.Socket)) {
 			})
 		}
 	})
-}
-
-// lent is memory that the provider takes. What orders the accesses of peers, on a
-// wire or in shared memory, the race detector does not see, so none of it is of
-// Go's heap.
-func lent(t testing.TB, s *socket.Socket, n int) []byte {
-	t.Helper()
-	if halfOf(s) != nil {
-		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
-				_ = syscall.Munmap(b)
-			}
-		})
-		return b
-	}
-	m, err := s.AllocMemory(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Release() })
-	return m.B
 }
 
 func TestProvidersWrite(t *testing.T) {
@@ -354,10 +331,4 @@ func TestProvidersErrors(t *testing.T) {
 			t.Errorf("GetMR of a closed socket: %v", err)
 		}
 	})
-}
-
-// serving makes a node serve applications, and returns where.
-func serving(t testing.TB, n *node.Node, cfg config.Service) (*Service, string) {
-	t.Helper()
-	return rdstest.Serve(t, New, n, cfg)
 }

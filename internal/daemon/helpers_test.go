@@ -3,8 +3,13 @@ package daemon
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/client"
@@ -209,4 +214,89 @@ func dialed(t testing.TB, path string) *client.Client {
 func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
 	t.Helper()
 	return rdstest.Bind(t, p, a)
+}
+
+// bubble runs a test with a time of its own, in a lab in memory.
+func bubble(t *testing.T, test func(t *testing.T, l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newLoopLab(t)) })
+}
+
+// leave has the daemon take nothing more, as one that stops does.
+func (r *restarted) leave() {
+	for _, x := range r.svc.all() {
+		x.mu.Lock()
+		x.leaveLocked()
+		x.mu.Unlock()
+	}
+}
+
+// newAttached is a socket of an application that attaches again to the next daemon, or does
+// not, and one of another host.
+func newAttached(t *testing.T, l *lab, again bool) (d *restarted, s, far *socket.Socket) {
+	t.Helper()
+	d = newRestarted(t, l)
+	return d, bound(t, d.client(again), rdstest.AddrOf(rdstest.NewAddr(), 100)), l.bindOne(config.Node{})
+}
+
+// lastSession is the one that attached last.
+func lastSession(svc *Service) *session {
+	var last *session
+	for _, x := range svc.all() {
+		if last == nil || x.id > last.id {
+			last = x
+		}
+	}
+	return last
+}
+
+// lent is memory that the provider takes. What orders the accesses of peers, on a
+// wire or in shared memory, the race detector does not see, so none of it is of
+// Go's heap.
+func lent(t testing.TB, s *socket.Socket, n int) []byte {
+	t.Helper()
+	if halfOf(s) != nil {
+		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
+				_ = syscall.Munmap(b)
+			}
+		})
+		return b
+	}
+	m, err := s.AllocMemory(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Release() })
+	return m.B
+}
+
+// serving makes a node serve applications, and returns where.
+func serving(t testing.TB, n *node.Node, cfg config.Service) (*Service, string) {
+	t.Helper()
+	return rdstest.Serve(t, New, n, cfg)
+}
+
+// shrink leaves a session, which has received nothing, n bytes for what it receives:
+// nothing for what peers may have under way.
+func shrink(x *session, n int) {
+	x.mem.mu.Lock()
+	defer x.mem.mu.Unlock()
+	x.mem.arena = ipc.NewArena(n)
+}
+
+const stalledSize = 1000
+
+// sharesOf is what the user of this process has.
+func sharesOf(svc *Service) info.User {
+	for _, u := range svc.Users() {
+		if u.UID == uint32(os.Getuid()) {
+			return u
+		}
+	}
+	return info.User{}
 }

@@ -1,3 +1,5 @@
+//go:build live
+
 package daemon
 
 import (
@@ -8,21 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
-
-// shrink leaves a session, which has received nothing, n bytes for what it receives:
-// nothing for what peers may have under way.
-func shrink(x *session, n int) {
-	x.mem.mu.Lock()
-	defer x.mem.mu.Unlock()
-	x.mem.arena = ipc.NewArena(n)
-}
 
 // A message that the daemon keeps because the application's memory is used up is
 // acknowledged, so that nobody waits for it, and does not end with Success, even if links

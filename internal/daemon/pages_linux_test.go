@@ -1,3 +1,5 @@
+//go:build !live
+
 package daemon
 
 import (
@@ -11,7 +13,6 @@ import (
 
 	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -62,76 +63,6 @@ func TestTouchedPagesOfAUser(t *testing.T) {
 		expectLen(t, to, len(big))
 		bound(t, dialed(t, path), rdstest.AddrOf(here, 7))
 	})
-}
-
-// An application that does not honour the flag loses its session when it has touched far
-// more than the share.
-func TestTouchingFarBeyondTheShare(t *testing.T) {
-	t.Parallel()
-	_, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1}, config.Service{Users: config.UserShares{Memory: 4 << 20}})
-	e := intrude(t, path)
-	defer e.leave()
-	area := e.seg.ReceiveArea()
-	for i := 0; i < 5<<20; i += 4096 {
-		area[i] = 1
-	}
-	if u := sharesOf(svc); !u.OverMemory || u.Memory < 5<<20 || u.Sessions != 1 || !e.seg.Short().IsSet() {
-		t.Errorf("%+v", u)
-	}
-	for i := range area {
-		if i%4096 == 0 {
-			area[i] = 1
-		}
-		if i > 5<<20+pagesSlack+1<<20 {
-			break
-		}
-	}
-	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.Users()) == 0 })
-	c := dialed(t, path)
-	bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 5))
-}
-
-// A receive arena whose user has no share left is filled where it was filled before.
-func TestReceiveBeyondTheShare(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{Users: config.UserShares{Memory: 2 << 20}})
-	c := dialed(t, path)
-	to := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 5))
-	far := l.bindOne(config.Node{})
-	const size, count = 100 << 10, 40
-	done := make(chan error, 1)
-	go func() {
-		for range count {
-			if err := far.Send(rdstest.Background(t), to.LocalAddrPort(), make([]byte, size)); err != nil {
-				done <- err
-				return
-			}
-		}
-		done <- nil
-	}()
-	rdstest.Eventually(t, "the share to be used up", func() bool { return sharesOf(svc).OverMemory })
-	before := sharesOf(svc).Memory
-	for range count {
-		expectLen(t, to, size)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if after := sharesOf(svc).Memory; after > before+2<<20 {
-		t.Errorf("%d bytes were touched, then %d", before, after)
-	}
-	rdstest.Eventually(t, "what was received to be given back", func() bool { return !sharesOf(svc).OverMemory })
-	_ = n
-}
-
-func expectLen(t *testing.T, s *socket.Socket, n int) {
-	t.Helper()
-	m, err := s.Recv(rdstest.Background(t))
-	if err != nil || len(m.Data) != n {
-		t.Fatalf("%d bytes, %v; want %d", len(m.Data), err, n)
-	}
-	m.Release()
 }
 
 // The share follows the memory of the host, and that of the control groups around this

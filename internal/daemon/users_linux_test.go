@@ -1,3 +1,5 @@
+//go:build live
+
 package daemon
 
 import (
@@ -41,26 +43,6 @@ type userOrder struct {
 	Path, Do string
 	At       netip.Addr // the first address to bind to
 	N        int        // how often
-}
-
-// beUser does what it is told, says what came of it, and stays until its standard input ends.
-func beUser(text string) {
-	var o userOrder
-	err := json.Unmarshal([]byte(text), &o)
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		_, _ = os.Stdin.Read(make([]byte, 1))
-	}()
-	var done int
-	if err == nil {
-		done, err = o.obey(gone)
-	}
-	var errno syscall.Errno
-	errors.As(err, &errno)
-	fmt.Println("done", done, int(errno))
-	<-gone
-	os.Exit(0)
 }
 
 // touch is an application that touches all memory that it shares with the daemon, and returns
@@ -385,4 +367,24 @@ func TestInfoInLoops(t *testing.T) {
 		t.Errorf("%d answers, want at most %d", total, most)
 	}
 	t.Logf("%d reports made in %v, %d answers; round trips beside them: median %v, 99 of 100 %v", made, all, total, took[len(took)/2], took[len(took)*99/100])
+}
+
+// beUser does what it is told, says what came of it, and stays until its standard input ends.
+func beUser(text string) {
+	var o userOrder
+	err := json.Unmarshal([]byte(text), &o)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = os.Stdin.Read(make([]byte, 1))
+	}()
+	var done int
+	if err == nil {
+		done, err = o.obey(gone)
+	}
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	fmt.Println("done", done, int(errno))
+	<-gone
+	os.Exit(0)
 }

@@ -1,0 +1,13 @@
+//go:build live
+
+package daemon
+
+import (
+	"testing"
+)
+
+// where makes the lab of a test.
+type where func(t *testing.T, test func(t *testing.T, l *lab))
+
+// overTCP runs a test in a lab whose hosts reach each other over TCP.
+func overTCP(t *testing.T, test func(t *testing.T, l *lab)) { t.Helper(); test(t, newLab(t)) }
