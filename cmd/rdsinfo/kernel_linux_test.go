@@ -3,7 +3,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/rds-go/rds/ebpf"
@@ -27,16 +26,6 @@ func TestKernelReportCountsAConnectionOnce(t *testing.T) {
 		r.sinceLast(all)
 		if all[0].RTTs.Count != step.want || all[0].Waits.Count != step.want {
 			t.Errorf("step %d: %d round trips and %d waits, want %d", i, all[0].RTTs.Count, all[0].Waits.Count, step.want)
-		}
-	}
-}
-
-func TestKernelReportGoesWithNoOther(t *testing.T) {
-	t.Parallel()
-	for _, args := range []string{"--kernel -n", "--kernel --control /x", "--for 1", "--pins /x", "--kernel --for 1 --watch", "--kernel -v",
-		"--per 3", "--kernel --per 3", "--wakeups --kernel", "--wakeups -n", "--wakeups --pins /x", "--wakeups --watch"} {
-		if status, _, stderr := info(t, strings.Fields(args)...); status != 2 {
-			t.Errorf("%s: status %d, %s", args, status, stderr)
 		}
 	}
 }

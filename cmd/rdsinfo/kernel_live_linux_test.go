@@ -164,3 +164,13 @@ func TestKernelReportIsNotForEverybody(t *testing.T) {
 		t.Errorf("status %d: %s", status, p.Stderr)
 	}
 }
+
+func TestKernelReportGoesWithNoOther(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--kernel -n", "--kernel --control /x", "--for 1", "--pins /x", "--kernel --for 1 --watch", "--kernel -v",
+		"--per 3", "--kernel --per 3", "--wakeups --kernel", "--wakeups -n", "--wakeups --pins /x", "--wakeups --watch"} {
+		if status, _, stderr := info(t, strings.Fields(args)...); status != 2 {
+			t.Errorf("%s: status %d, %s", args, status, stderr)
+		}
+	}
+}

@@ -1,3 +1,5 @@
+//go:build live
+
 // Package echo holds the test of the two programs below it.
 package echo
 
