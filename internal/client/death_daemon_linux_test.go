@@ -64,14 +64,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	}
 	// waiting tells how many wait for a socket, and how many for the daemon's answer.
 	waiting := func(q *socket.WaitQueue, n int32) func() bool { return func() bool { return q.N.Load() == n } }
-	asking := func(n int) func() bool {
-		t := c.att
-		return func() bool {
-			t.callMu.Lock()
-			defer t.callMu.Unlock()
-			return len(t.calls) == n
-		}
-	}
+	asking := func(n int) func() bool { return func() bool { return callsOf(c.att) == n } }
 	first := sock()
 	rdstest.MustSend(t, first, peer.LocalAddrPort(), []byte("first"))
 	rdstest.Expect(t, peer, "first")
@@ -120,6 +113,13 @@ func TestDaemonIsKilled(t *testing.T) {
 	rdstest.MustSend(t, again, peer.LocalAddrPort(), []byte("again"))
 	rdstest.Expect(t, peer, "again")
 	rdstest.Eventually(t, "a new generation", func() bool { return rdstest.Counter(t, nodeOf(peer), "peer_generations") == before+1 })
+}
+
+// callsOf is how many calls wait for the daemon's answer.
+func callsOf(t *attachment) int {
+	t.callMu.Lock()
+	defer t.callMu.Unlock()
+	return len(t.calls)
 }
 
 // result is how a call ended.
