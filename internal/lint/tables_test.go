@@ -165,7 +165,7 @@ var worlds = []struct {
 	{"os", []string{"StartProcess", "FindProcess"}, false},
 	{"/internal/netlab", []string{"*"}, false},
 	{"/internal/gnetloop", []string{"New", "NewLoops"}, false},
-	{"/internal/cli/clitest", []string{"*"}, false}, // builds commands and starts them
+	{"/internal/cli/clitest", []string{"*"}, false},     // builds commands and starts them
 	{"/internal/client", []string{"New", "Dial"}, true}, // in a bubble an application attaches within the process
 	{"/internal/rdstest", []string{"NewLab"}, false},
 }
