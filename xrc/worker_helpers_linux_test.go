@@ -95,7 +95,7 @@ func beWorker(args []string) error {
 				return fmt.Errorf("receive: %+v", c)
 			}
 			if n := binary.NativeEndian.Uint64(mem.Bytes()[c.ID*slot:]); n != next {
-				return fmt.Errorf("message %d came, and %d was due", n, next)
+				return fmt.Errorf("PROMISE: message %d came, and %d was due", n, next)
 			}
 			next++
 			if err := post(c.ID); err != nil {

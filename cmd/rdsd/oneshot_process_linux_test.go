@@ -199,7 +199,7 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%d bytes and %d descriptors 10 s later, %d and %d before", after.memory, after.descriptors, base.memory, base.descriptors)
+			t.Errorf("PROMISE: %d bytes and %d descriptors 10 s later, %d and %d before", after.memory, after.descriptors, base.memory, base.descriptors)
 			break
 		}
 	}

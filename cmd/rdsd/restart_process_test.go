@@ -294,7 +294,7 @@ func (r *restarts) judge(t *tally, total uint64) {
 	r.Logf("%d messages: %d lost with Success, %d doubled, %d backward, %d dropped with a fate, %d without; %d calls failed",
 		total, lost, doubled, t.backward, reported, silent, t.lost.Load())
 	if lost > r.mayLose() || doubled > 0 || silent > 0 || t.again > 0 {
-		r.Errorf("%d lost, %d doubled, %d without a fate, %d with several", lost, doubled, silent, t.again)
+		r.Errorf("PROMISE: %d lost, %d doubled, %d without a fate, %d with several", lost, doubled, silent, t.again)
 	}
 	if !r.kill && reported > 0 {
 		r.Errorf("%d dropped although the stop was planned", reported)

@@ -407,7 +407,7 @@ func (u *upgrades) judge() {
 		}
 		t.Logf("side %d: %d messages, %d lost, %d doubled, %d without Success, %d fates twice; %d rounds of RDMA", i, e.sent.Load(), lost, doubled, failed, e.again, e.rounds.Load())
 		if lost+doubled+failed+e.again > 0 || e.sent.Load() == 0 {
-			t.Errorf("side %d: not all messages arrived once with Success", i)
+			t.Errorf("PROMISE: side %d: not all messages arrived once with Success", i)
 		}
 		e.mu.Unlock()
 		other.mu.Unlock()

@@ -160,7 +160,7 @@ func Expect(t testing.TB, s Socket, want string) {
 	t.Helper()
 	m := MustRecv(t, s)
 	if m.Kind != datagram.KindData || string(m.Data) != want {
-		t.Errorf("received %v %.40q, want %.40q", &m, m.Data, want)
+		t.Errorf("PROMISE: received %v %.40q, want %.40q", &m, m.Data, want)
 	}
 	m.Release()
 }
@@ -243,15 +243,17 @@ func Payload(number uint64, size int) []byte {
 	return b
 }
 
+// Verify tells what is wrong with a payload. The word PROMISE has testsum take the failure for a
+// verdict, which is never run again.
 func Verify(b []byte, number uint64) error {
 	if len(b) < 8 {
-		return fmt.Errorf("message of %d bytes instead of number %d", len(b), number)
+		return fmt.Errorf("PROMISE: message of %d bytes instead of number %d", len(b), number)
 	}
 	if got := binary.BigEndian.Uint64(b); got != number {
-		return fmt.Errorf("message %d instead of %d", got, number)
+		return fmt.Errorf("PROMISE: message %d instead of %d", got, number)
 	}
 	if !bytes.Equal(b[8:], PatternOf(number, len(b))) {
-		return fmt.Errorf("message %d of %d bytes is damaged", number, len(b))
+		return fmt.Errorf("PROMISE: message %d of %d bytes is damaged", number, len(b))
 	}
 	return nil
 }
@@ -300,7 +302,7 @@ func WantStatus(t testing.TB, s Socket, token uint64, status datagram.Status) {
 	t.Helper()
 	m := MustRecv(t, s)
 	if m.Kind != datagram.KindStatus || m.Token != token || m.Status != status || m.Data != nil || m.From.IsValid() {
-		t.Errorf("%+v, want status %d of %#x", m, status, token)
+		t.Errorf("PROMISE: %+v, want status %d of %#x", m, status, token)
 	}
 	m.Release()
 }

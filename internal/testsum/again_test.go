@@ -99,8 +99,9 @@ func TestExactlyOneTestRuns(t *testing.T) {
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"    a_test.go:5: PROMISE: message 6 twice\n":                            "a verdict",
-		"WARNING: DATA RACE\n":                                                   "a data race",
+		"    a_test.go:5: PROMISE: message 6 twice\n":                               "a verdict",
+		"    a_test.go:5: rdsbench: verify: message 5 of client socket 3 is lost\n": "a verdict",
+		"WARNING: DATA RACE\n": "a data race",
 		"    testing.go:1712: race detected during execution of test\n":          "a data race",
 		"panic: test timed out after 10m0s\n":                                    "a time-out of the test binary",
 		"panic: docs/LOCKING.md does not let a goroutine take x while\n":         "the order of locks",

@@ -10,7 +10,7 @@ var promises = []struct {
 	line *regexp.Regexp
 	what string
 }{
-	{regexp.MustCompile(`\bPROMISE\b`), "a verdict"},
+	{regexp.MustCompile(`\bPROMISE\b|\bverify: |payload at byte`), "a verdict"},
 	{regexp.MustCompile(`^\s*WARNING: DATA RACE|race detected during execution of test`), "a data race"},
 	{regexp.MustCompile(`^\s*panic: test timed out`), "a time-out of the test binary"},
 	{regexp.MustCompile(`docs/LOCKING\.md does not let`), "the order of locks"},

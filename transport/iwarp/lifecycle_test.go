@@ -292,7 +292,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 			goroutines, fds = settled()
 			return goroutines <= wantG && fds <= wantF
 		}) {
-			t.Errorf("%d goroutines and %d descriptors, before %d and %d", goroutines, fds, wantG, wantF)
+			t.Errorf("PROMISE: %d goroutines and %d descriptors, before %d and %d", goroutines, fds, wantG, wantF)
 		}
 		for _, dev := range []*Device{d, sd} {
 			if s := dev.Regions().Stats(); s.Registered.Live != 0 || s.Registered.Pinned != 0 {

@@ -150,7 +150,7 @@ func (h *hosts) receive(i, j int) error {
 		size := len(m.Data)
 		m.Release()
 		if number != n {
-			return fmt.Errorf("socket %d of host %d: message %d instead of %d", j, i, number, n)
+			return fmt.Errorf("PROMISE: socket %d of host %d: message %d instead of %d", j, i, number, n)
 		}
 		if !same {
 			return fmt.Errorf("socket %d of host %d: message %d (%d octets) is not as it was sent", j, i, n, size)

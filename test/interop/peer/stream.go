@@ -92,11 +92,11 @@ func onceEach(s Stream) func(got []byte) error {
 	seen := make([]bool, s.Count)
 	return func(got []byte) error {
 		if len(got) != s.Size || len(got) < 8 {
-			return fmt.Errorf("a message of %d bytes, want %d", len(got), s.Size)
+			return fmt.Errorf("PROMISE: a message of %d bytes, want %d", len(got), s.Size)
 		}
 		i := binary.BigEndian.Uint64(got)
 		if i >= uint64(s.Count) || seen[i] {
-			return fmt.Errorf("message %d of %d comes again, or there is none", i, s.Count)
+			return fmt.Errorf("PROMISE: message %d of %d comes again, or there is none", i, s.Count)
 		}
 		seen[i] = true
 		return nil
@@ -111,8 +111,8 @@ func (g *generator) check(got []byte) error {
 		return nil
 	}
 	if len(got) >= 8 {
-		return fmt.Errorf("message %d of seed %d: got %d bytes that start with number %d, want %d bytes",
+		return fmt.Errorf("PROMISE: message %d of seed %d: got %d bytes that start with number %d, want %d bytes",
 			seq, g.stream.Seed, len(got), binary.BigEndian.Uint64(got), len(want))
 	}
-	return fmt.Errorf("message %d of seed %d: got %d bytes %x, want %d bytes", seq, g.stream.Seed, len(got), got, len(want))
+	return fmt.Errorf("PROMISE: message %d of seed %d: got %d bytes %x, want %d bytes", seq, g.stream.Seed, len(got), got, len(want))
 }
