@@ -62,13 +62,14 @@ func (p *InProcess) Accept(f func(*Conn)) {
 // dial connects to the daemon.
 func (p *InProcess) dial() (*Conn, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.accept == nil {
+	accept := p.accept
+	p.mu.Unlock()
+	if accept == nil {
 		return nil, fmt.Errorf("%s: %w", p.Path, syscall.ECONNREFUSED)
 	}
 	a, b, err := p.pair()
 	if err == nil {
-		p.accept(b)
+		accept(b)
 	}
 	return a, err
 }
