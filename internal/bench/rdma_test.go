@@ -3,11 +3,9 @@
 package bench
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestRDMAPlan(t *testing.T) {
@@ -43,32 +41,5 @@ func TestRDMAPlan(t *testing.T) {
 	o.CRC, o.Depth = CRCBoth, 0
 	if list := titles(); len(list) < 8 || !strings.Contains(list[1], "1 MiB") || !strings.Contains(list[1], "CRC") {
 		t.Errorf("the table: %q", list)
-	}
-}
-
-func TestRegionsWorks(t *testing.T) {
-	o := goodOptions()
-	o.Provider, o.Duration, o.Warmup, o.Repeat = "", 20*time.Millisecond, time.Millisecond, 2
-	works := o.Plan(Regions)
-	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	if err := rep.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	for i, row := range rep.Rows {
-		if !row.Finished || row.Runs != 2 || row.RDS.Rate <= 0 {
-			t.Errorf("%s: %+v", row.Title, row)
-		}
-		if timed := works[i].Op == OpBarrier || works[i].Op == OpTraffic; timed != (row.RDS.Latency != nil) {
-			t.Errorf("%s: latency %v", row.Title, row.RDS.Latency)
-		}
-	}
-	for _, want := range []string{"key check: ", "times as fast", "MB/s meanwhile", "  a barrier each"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, text.String())
-		}
 	}
 }

@@ -51,3 +51,14 @@ func TestConnectionIsListedAndDestroyed(t *testing.T) {
 		}
 	}
 }
+
+func TestQdiscsOfLoopback(t *testing.T) {
+	t.Parallel()
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kinds, err := Qdiscs(lo.Index); err != nil || len(kinds) == 0 {
+		t.Errorf("%q, %v", kinds, err)
+	}
+}
