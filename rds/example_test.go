@@ -1,5 +1,3 @@
-//go:build !live
-
 package rds_test
 
 import (

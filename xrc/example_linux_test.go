@@ -1,5 +1,3 @@
-//go:build live
-
 package xrc_test
 
 import (

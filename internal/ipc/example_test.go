@@ -1,5 +1,3 @@
-//go:build !live
-
 package ipc_test
 
 import (

@@ -44,14 +44,15 @@ func (f *file) builds(live bool) bool {
 	return false
 }
 
-// runs are the functions of a file that go test calls. Benchmarks are not called in a stage.
+// runs are the functions of a file that belong to a stage. Benchmarks belong to none, and Examples
+// are run by the live stage alone, and have no tag, for a tag would hide them from the documentation.
 func (f *file) runs() (list []*ast.FuncDecl) {
 	for _, d := range f.ast.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !f.test || !ok || fn.Recv != nil || fn.Name.Name == "TestMain" {
 			continue
 		}
-		for _, prefix := range []string{"Test", "Fuzz", "Example"} {
+		for _, prefix := range []string{"Test", "Fuzz"} {
 			if strings.HasPrefix(fn.Name.Name, prefix) {
 				list = append(list, fn)
 			}

@@ -1,5 +1,3 @@
-//go:build !live
-
 package rdmap_test
 
 import (
