@@ -194,6 +194,7 @@ func TestRestartWithDescriptorStore(t *testing.T) {
 	}
 	d.Signal(syscall.SIGTERM)
 	d.Wait()
+	m.until("all is in the store", func() bool { return slices.Contains(m.names, storeHead) })
 	m.start(append(args, "--listen", s.addr.Addr().Next().Next().Next().String())...) // that address is another daemon's
 	if _, err := sock.Recv(ctx); err == nil {
 		t.Error("a session goes on in a daemon with other settings")
