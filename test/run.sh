@@ -250,17 +250,18 @@ esac
 pure() {
     local within=()
     ! unshare -n true 2>/dev/null || within=(unshare -n)
-    tests pure "${flags[@]}" -shuffle=on -skip=^Example ./...
+    tests pure "${flags[@]}" -shuffle=on -timeout=20m -skip=^Example ./...
 }
 
 # live tests have sockets, processes and time of their own. One package is tested at a time, so
 # that they do not fight for the processors.
 live() {
+    local build=("${flags[@]/#-tags=/-tags=live,}")
     # All is compiled first, by all processors: with -p=1 one would do it.
     # shellcheck disable=SC2046 # a word for each package
-    go list -export -deps -test "${flags[@]/#-tags=/-tags=live,}" $(live_packages) >/dev/null
+    go list -export -deps -test "${build[@]}" $(live_packages) >/dev/null
     # shellcheck disable=SC2046
-    tests_again live -p=1 -shuffle=on "${flags[@]/#-tags=/-tags=live,}" $(live_packages)
+    tests_again live -p=1 -shuffle=on -timeout=20m "${build[@]}" $(live_packages)
 }
 
 # allocations are counted without the race detector, which allocates by itself, and so is the kill
