@@ -30,7 +30,7 @@ func congest(t *testing.T, from, to *process, monitor bool) {
 	f.stream = peer.Stream{Seed: 4, Count: 2500, Size: 2048}
 	// The send buffer does not bound what the receiver takes before its map arrives. Linux takes
 	// and acknowledges messages in softirqs, and sends maps and pongs from one thread, krdsd
-	// (net/rds/cong.c, rds_cong_queue_updates). From Linux 6.5 on softirqs no longer wait for
+	// (net/rds/cong.c, rds_cong_queue_updates). In Linux 6.12, unlike 6.1, softirqs do not wait for
 	// ksoftirqd, and on the guest's one slow processor krdsd may get no turn while messages keep
 	// coming: all 5 MB were accepted within 0.2 s, and only then the map was sent. So the sender
 	// pings: krdsd has sent the map when it sends the pong, because work is queued for krdsd in
