@@ -36,6 +36,9 @@ func judge(events io.Reader, w io.Writer, stage, tally string, command []string)
 		return err
 	}
 	o.Stage = stage
+	if o.seen == 0 {
+		return fmt.Errorf("%s: no package was tested", stage) // Nothing that failed is no success.
+	}
 	if len(command) > 0 {
 		o.again(w, goTest(command))
 	}

@@ -146,6 +146,7 @@ func report(w io.Writer, order []key, results map[key]*result) (o outcome) {
 			}
 		}
 	}
+	o.seen = len(order)
 	for _, k := range order {
 		res := results[k]
 		failed := res.failed(k) || res.action == "fail"

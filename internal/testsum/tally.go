@@ -30,6 +30,7 @@ type outcome struct {
 	Skips map[string]int `json:"skips,omitempty"` // by reason
 
 	failures []failure // of the first run; not in the tally
+	seen     int       // tests and packages that the events tell of; not in the tally
 }
 
 func (o *outcome) skip(reason string) {

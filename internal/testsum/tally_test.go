@@ -60,3 +60,16 @@ func TestKnownFlakesAreMended(t *testing.T) {
 		}
 	}
 }
+
+// A run that says nothing, because it could not begin, is no success.
+func TestRunWithoutEventsFails(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{"", "go: no such tool\n"} {
+		if err := judge(strings.NewReader(said), new(strings.Builder), "pure", "", nil); err == nil {
+			t.Errorf("%q was taken for success", said)
+		}
+	}
+	if err := judge(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}`+"\n"), new(strings.Builder), "pure", "", nil); err != nil {
+		t.Error(err)
+	}
+}
