@@ -277,6 +277,8 @@ allocations() {
 stage pure pure
 stage live live
 stage allocations allocations
+# The simulator has one goroutine, so the race detector finds nothing there and takes most of the time.
+stage simulator tests simulator -count=1 -tags=invariants ./internal/simnet
 stage fuzz fuzz
 if [ -f benchmarks/go.mod ]; then
     stage benchmarks benchmarks

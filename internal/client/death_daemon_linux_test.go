@@ -64,7 +64,8 @@ func TestDaemonIsKilled(t *testing.T) {
 	}
 	// waiting tells how many wait for a socket, and how many for the daemon's answer.
 	waiting := func(q *socket.WaitQueue, n int32) func() bool { return func() bool { return q.N.Load() == n } }
-	asking := func(n int) func() bool { return func() bool { return callsOf(c.att) == n } }
+	att := c.att // The client forgets it when it is lost.
+	asking := func(n int) func() bool { return func() bool { return callsOf(att) == n } }
 	first := sock()
 	rdstest.MustSend(t, first, peer.LocalAddrPort(), []byte("first"))
 	rdstest.Expect(t, peer, "first")

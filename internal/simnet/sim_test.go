@@ -22,7 +22,10 @@ var (
 func seeds(t *testing.T, n int, sc Scenario) {
 	t.Helper()
 	t.Parallel()
-	if invariants.Enabled {
+	switch {
+	case raced: // There is one goroutine. The stage simulator runs more seeds, without the race detector.
+		n = max(n/30, 20)
+	case invariants.Enabled:
 		n /= 6
 	}
 	if testing.Short() {

@@ -78,7 +78,7 @@ func guestFiles() (map[string]string, error) {
 	}
 	files := map[string]string{"/init": guest}
 	for name, pkg := range map[string]string{peer.TestAFRDS: "../../internal/afrds", peer.TestConformance: "../../internal/conformance"} {
-		if files[name], err = goTool(filepath.Base(name), "test", "-c", "-ldflags=-s -w", pkg); err != nil {
+		if files[name], err = goTool(filepath.Base(name), "test", "-c", "-tags=live", "-ldflags=-s -w", pkg); err != nil {
 			return nil, err
 		}
 	}
