@@ -235,7 +235,7 @@ func TestXsrqStoppedQueuesStopNobodyElse(t *testing.T) {
 // The process of a queue is killed in the middle: pings to it fail, those to the others all come back.
 func TestXsrqQueueIsKilled(t *testing.T) {
 	t.Parallel()
-	const killed, count = 0, 3000
+	const killed, count = 0, 1000
 	server, at := startXsrq(t, "-n", "3", "--json")
 	var q struct{ Index, PID int }
 	if err := json.Unmarshal(bytes.Split([]byte(server.Stdout.String()), []byte("\n"))[killed], &q); err != nil || q.Index != killed {
@@ -267,7 +267,7 @@ func TestXsrqQueueIsKilled(t *testing.T) {
 // A sender's process is killed in the middle: the others have all their answers.
 func TestXsrqSenderIsKilled(t *testing.T) {
 	t.Parallel()
-	const senders, count = 3, 3000
+	const senders, count = 3, 1000
 	server, at := startXsrq(t, "-n", "2")
 	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "2", "-m", fmt.Sprint(senders), "-C", fmt.Sprint(count), "--json"}, at...)...)
 	client.Line(client.Stdout, "connected")

@@ -85,7 +85,7 @@ func TestXsrqClientIsKilled(t *testing.T) {
 // lives for a minute, which bounds how many clients there are. RDS_LONG=1 runs 4,000 in ten.
 func TestXsrqManyClientsInARow(t *testing.T) {
 	t.Parallel()
-	clients := 200
+	clients := 80
 	if os.Getenv("RDS_LONG") != "" {
 		clients = 4000
 	}

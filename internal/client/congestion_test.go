@@ -114,7 +114,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 		sent := make(chan error, 1)
 		go func() { sent <- a.Send(rdstest.Background(t), b.LocalAddrPort(), nil) }()
 		rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).half.Load().att.maps.N.Load() == 1 })
-		cutLinks(near)
+		rdstest.CutLinks(near)
 		if err := <-sent; err != nil {
 			t.Error(err)
 		}

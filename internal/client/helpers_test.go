@@ -5,11 +5,9 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -17,7 +15,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/transport"
 )
 
 // newDrained is a daemon that can be drained, without waiting for anything, and started again.
@@ -42,29 +39,10 @@ func (r *restarted) restart() {
 	r.start()
 }
 
-// lent is memory that the provider takes. What orders the accesses of peers, on a
-// wire or in shared memory, the race detector does not see, so none of it is of
-// Go's heap.
+// lent is memory that the provider takes.
 func lent(t testing.TB, s *socket.Socket, n int) []byte {
 	t.Helper()
-	if halfOf(s) != nil {
-		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
-				_ = syscall.Munmap(b)
-			}
-		})
-		return b
-	}
-	m, err := s.AllocMemory(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Release() })
-	return m.B
+	return rdstest.Lent(t, s, n, halfOf(s) != nil)
 }
 
 // lab makes nodes that reach each other, over TCP or in memory.
@@ -106,27 +84,6 @@ func halfOf(s *socket.Socket) *node.Socket {
 func clientHalfOf(s *socket.Socket) *Socket {
 	h, _ := s.Endpoint.(*Socket)
 	return h
-}
-
-// peersOf is the number of a node's peers.
-func peersOf(n *node.Node) int {
-	n.Mu.RLock()
-	defer n.Mu.RUnlock()
-	return len(n.Peers)
-}
-
-// cutLinks ends all links of a node.
-func cutLinks(n *node.Node) {
-	n.EachPeer(func(p *node.Peer) {
-		for i := range conn.MaxPaths {
-			p.Lock()
-			l := p.Link(i)
-			p.Unlock()
-			if l != nil {
-				l.Close(transport.Abort)
-			}
-		}
-	})
 }
 
 // sharesOf is what the user of this process has.

@@ -28,9 +28,9 @@ func TestSlotsOfStrangersAreUsedAgain(t *testing.T) {
 	n.SkipTo(ipc.MaxPeers - 4)
 	for _, p := range strangers {
 		r := p.Dial(s.LocalAddrPort().Addr())
-		rdstest.Eventually(t, "the stranger", func() bool { return peersOf(n) == 2 })
+		rdstest.Eventually(t, "the stranger", func() bool { return rdstest.Peers(n) == 2 })
 		r.Reset()
-		rdstest.Eventually(t, "the end of the stranger", func() bool { return peersOf(n) == 1 })
+		rdstest.Eventually(t, "the end of the stranger", func() bool { return rdstest.Peers(n) == 1 })
 	}
 	_ = nodeOf(known).Close() // its number is on the application's ring, or was
 	fresh := l.bind(l.node(config.Node{}))

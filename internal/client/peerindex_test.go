@@ -97,7 +97,7 @@ func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
 			}
 			_ = nodeOf(far).Close()
 			if i < senders-1 {
-				rdstest.Eventually(t, "the end of the sender", func() bool { return peersOf(n) == 0 })
+				rdstest.Eventually(t, "the end of the sender", func() bool { return rdstest.Peers(n) == 0 })
 				if senders <= 40 || i%1000 == 999 {
 					rdstest.Eventually(t, "its slot to be free", func() bool {
 						n.Mu.RLock()

@@ -57,7 +57,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 		}
 		n.Set(func() { n.Full, n.Plain = true, true })
 		rdstest.Operate(t, a, b, 2, o)
-		cutLinks(near)
+		rdstest.CutLinks(near)
 		rdstest.WantStatus(t, a, 2, datagram.StatusOtherError)
 		o.To = b.LocalAddrPort()
 		rdstest.WantErr(t, "then", a.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported)

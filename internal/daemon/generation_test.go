@@ -56,7 +56,7 @@ func TestWhatCameBeforeItsGenerationIsRemembered(t *testing.T) {
 				t.Errorf("together: %t: in round %d the message was old %d times", together, round, old())
 			}
 			_ = r.Close()
-			rdstest.Eventually(t, "the peer to end", func() bool { return peersOf(n) == 0 })
+			rdstest.Eventually(t, "the peer to end", func() bool { return rdstest.Peers(n) == 0 })
 		}
 	}
 }

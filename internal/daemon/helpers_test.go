@@ -4,14 +4,12 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
 
-	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -19,7 +17,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/transport"
 )
 
 // budget has the daemon take no more than n bytes from a session. Its application does not
@@ -159,27 +156,6 @@ func sweptNow(n *node.Node) (told int) {
 	return len(n.Index.Told)
 }
 
-// peersOf is the number of a node's peers.
-func peersOf(n *node.Node) int {
-	n.Mu.RLock()
-	defer n.Mu.RUnlock()
-	return len(n.Peers)
-}
-
-// cutLinks ends all links of a node.
-func cutLinks(n *node.Node) {
-	n.EachPeer(func(p *node.Peer) {
-		for i := range conn.MaxPaths {
-			p.Lock()
-			l := p.Link(i)
-			p.Unlock()
-			if l != nil {
-				l.Close(transport.Abort)
-			}
-		}
-	})
-}
-
 // firstSocket is the socket that a session has bound first.
 func firstSocket(x *session) *appSocket {
 	x.mu.Lock()
@@ -250,29 +226,10 @@ func lastSession(svc *Service) *session {
 	return last
 }
 
-// lent is memory that the provider takes. What orders the accesses of peers, on a
-// wire or in shared memory, the race detector does not see, so none of it is of
-// Go's heap.
+// lent is memory that the provider takes.
 func lent(t testing.TB, s *socket.Socket, n int) []byte {
 	t.Helper()
-	if halfOf(s) != nil {
-		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
-				_ = syscall.Munmap(b)
-			}
-		})
-		return b
-	}
-	m, err := s.AllocMemory(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Release() })
-	return m.B
+	return rdstest.Lent(t, s, n, halfOf(s) != nil)
 }
 
 // serving makes a node serve applications, and returns where.

@@ -155,7 +155,7 @@ func isolate(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 	}
 	if from != n {
 		for range 3 {
-			cutLinks(from)
+			rdstest.CutLinks(from)
 			for _, peer := range peers {
 				afterCut(t, peer, x.cookie, x.at[1])
 				do(peer, "write", x.cookie, y.at[1], datagram.StatusRemoteError)

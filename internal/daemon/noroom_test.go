@@ -45,7 +45,7 @@ func TestNoRoomIsNeverSuccess(t *testing.T) {
 			case <-ctx.Done():
 				return
 			}
-			cutLinks([]*node.Node{nodeOf(from), n}[rng.IntN(2)])
+			rdstest.CutLinks([]*node.Node{nodeOf(from), n}[rng.IntN(2)])
 		}
 	})
 	const messages = 600

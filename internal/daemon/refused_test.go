@@ -195,6 +195,6 @@ func cutSome(ctx context.Context, rng *rand.Rand, progress <-chan struct{}, node
 		wait, stop := context.WithTimeout(ctx, time.Duration(rng.IntN(1000))*time.Microsecond)
 		<-wait.Done()
 		stop()
-		cutLinks(nodes[rng.IntN(len(nodes))])
+		rdstest.CutLinks(nodes[rng.IntN(len(nodes))])
 	}
 }

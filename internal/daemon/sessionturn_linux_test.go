@@ -187,7 +187,7 @@ func TestNoSubmissionIsForgotten(t *testing.T) {
 		cfg := config.Node{Wire: w, TCP: config.TCP{EventLoops: 3}}
 		_, _, path := served(t, l, cfg, config.Service{})
 		far := []*socket.Socket{bound(t, l.node(config.Node{Wire: w}), rdstest.AddrOf(rdstest.NewAddr(), 9)), bound(t, l.node(config.Node{Wire: w}), rdstest.AddrOf(rdstest.NewAddr(), 9))}
-		n := 2000
+		n := 600
 		if testing.Short() {
 			n = 300
 		}

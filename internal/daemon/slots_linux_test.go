@@ -47,7 +47,7 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 			}
 		}
 		_ = nodeOf(ends).Close()
-		rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 1 })
+		rdstest.Eventually(t, "the end of the peer", func() bool { return rdstest.Peers(n) == 1 })
 		kept("that is spilled or queued")
 		e.word(rawCQHead).Add(ringEntries)
 		e.ring()
@@ -74,7 +74,7 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 		}
 		other := l.bindOne(config.Node{})
 		rdstest.MustSend(t, other, to, []byte("y"))
-		rdstest.Eventually(t, "another peer", func() bool { return peersOf(n) == 2 })
+		rdstest.Eventually(t, "another peer", func() bool { return rdstest.Peers(n) == 2 })
 		if _, remote, ok := svc.table.Peer(int(slot)); !ok || remote != other.LocalAddrPort().Addr() || svc.table.Slot(int(slot)) != was+1 {
 			t.Errorf("slot %d is of %v, generation %d, want %v", slot, remote, svc.table.Slot(int(slot)), other.LocalAddrPort().Addr())
 		}
@@ -100,7 +100,7 @@ func TestLiarKeepsNoSlotsOfOthers(t *testing.T) {
 	slot := n.Known(here, first.LocalAddrPort().Addr()).Index
 	e.word(rawCQHead).Store(1)
 	_ = nodeOf(first).Close()
-	rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
+	rdstest.Eventually(t, "the end of the peer", func() bool { return rdstest.Peers(n) == 0 })
 	if sweptOf(n) != 0 {
 		t.Fatal("a slot is kept for nobody")
 	}
@@ -118,7 +118,7 @@ func TestLiarKeepsNoSlotsOfOthers(t *testing.T) {
 	}
 	*entry = ipc.MakeEntry(ipc.OpMessage, 0, 0, entry.Socket(), slot, 0, 0, ipc.NoBlock, 0)
 	_ = nodeOf(second).Close()
-	rdstest.Eventually(t, "the end of the other peer", func() bool { return peersOf(n) == 1 })
+	rdstest.Eventually(t, "the end of the other peer", func() bool { return rdstest.Peers(n) == 1 })
 	if told := sweptOf(n); told != 0 || svc.table.Slot(int(slot)) != 0 {
 		t.Errorf("%d slots are kept by a lie", told)
 	}
@@ -146,7 +146,7 @@ func TestSlotsAreTakenOver(t *testing.T) {
 		rdstest.Eventually(t, "the message to be on the ring", func() bool { return e.word(rawCQTail).Load() == took+1 })
 		slot = int(n.Known(here, far.LocalAddrPort().Addr()).Index)
 		_ = nodeOf(far).Close()
-		rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
+		rdstest.Eventually(t, "the end of the peer", func() bool { return rdstest.Peers(n) == 0 })
 		return slot
 	}
 	again := told(looks, lookPort, 0)

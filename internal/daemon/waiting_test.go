@@ -29,7 +29,7 @@ func TestWhatWaitsForAnApplicationCountsOnce(t *testing.T) {
 		for data := make([]byte, 1); from.Send(ctx, to.LocalAddrPort(), data) == nil; {
 		}
 	})
-	for b, n := int64(0), int64(0); n < 400_000 && !t.Failed(); {
+	for b, n := int64(0), int64(0); n < 100_000 && !t.Failed(); {
 		bytes, count := a.Waiting()
 		if bytes < b || count < n {
 			t.Errorf("%d messages of %d bytes wait, and before that %d of %d", count, bytes, n, b)

@@ -100,8 +100,8 @@ func TestTransportTurnsStrangersAway(t *testing.T) {
 		n := nodeOf(s)
 		rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
 		rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
-		if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
-			t.Errorf("%d peers, and %d were refused", peersOf(n), got)
+		if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || rdstest.Peers(n) != 0 {
+			t.Errorf("%d peers, and %d were refused", rdstest.Peers(n), got)
 		}
 		link, err := n.wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
 		if !errors.Is(err, transport.ErrNotAllowed) {

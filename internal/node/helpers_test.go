@@ -7,12 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/rds-go/rds/conn"
-	"github.com/rds-go/rds/transport"
 
 	"go.uber.org/zap"
 
@@ -25,29 +21,10 @@ import (
 	"github.com/rds-go/rds/rds/info"
 )
 
-// lent is memory that the provider takes. What orders the accesses of peers, on a
-// wire or in shared memory, the race detector does not see, so none of it is of
-// Go's heap.
+// lent is memory that the provider takes.
 func lent(t testing.TB, s *socket.Socket, n int) []byte {
 	t.Helper()
-	if halfOf(s) != nil {
-		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
-				_ = syscall.Munmap(b)
-			}
-		})
-		return b
-	}
-	m, err := s.AllocMemory(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Release() })
-	return m.B
+	return rdstest.Lent(t, s, n, halfOf(s) != nil)
 }
 
 // victim is a node with a socket that is about to meet a bad peer, and with a
@@ -233,13 +210,6 @@ func halfOf(s *socket.Socket) *Socket {
 	return h
 }
 
-// peersOf is the number of a node's peers.
-func peersOf(n *Node) int {
-	n.Mu.RLock()
-	defer n.Mu.RUnlock()
-	return len(n.Peers)
-}
-
 // oneWay streams from one socket to another while the sender's links are reset that often, and
 // until enough says so, and checks that each message comes once and in order.
 func oneWay(t *testing.T, from, to *socket.Socket, resets int, enough func() bool) {
@@ -267,7 +237,7 @@ func oneWay(t *testing.T, from, to *socket.Socket, resets int, enough func() boo
 				return
 			}
 		}
-		cutLinks(nodeOf(from))
+		rdstest.CutLinks(nodeOf(from))
 	}
 	cancel()
 	for n := <-sent; got < n; got++ {
@@ -275,18 +245,4 @@ func oneWay(t *testing.T, from, to *socket.Socket, resets int, enough func() boo
 	}
 	again := rdstest.Counter(t, nodeOf(to), "recv_drop_old_seq")
 	t.Logf("%d messages, %d resets, %d came again", got, resets, again)
-}
-
-// cutLinks ends all links of a node.
-func cutLinks(n *Node) {
-	n.EachPeer(func(p *Peer) {
-		for i := range conn.MaxPaths {
-			p.Lock()
-			l := p.Link(i)
-			p.Unlock()
-			if l != nil {
-				l.Close(transport.Abort)
-			}
-		}
-	})
 }

@@ -16,6 +16,8 @@ import (
 type Local struct {
 	Addr netip.Addr
 
+	listens atomic.Bool // links can arrive; false while the node begins to listen on the address
+
 	// pages hold the bound sockets, port by port, so that the receive path
 	// finds one with two loads and no lock.
 	pages [256]atomic.Pointer[portPage]

@@ -182,35 +182,44 @@ func (n *Node) Bind(addr netip.AddrPort) (*socket.Socket, error) {
 	return socket.New(s), nil
 }
 
-// BindFor makes a socket; prepare, if any, sees it before anybody else does.
+// BindFor makes a socket; prepare, if any, sees it before anybody else does. A new address has
+// its first socket before the node listens on it: a peer may have waited for just that.
 func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, error) {
 	addr, err := n.Bindable(addr)
 	if err != nil {
 		return nil, err
 	}
-	la, err := n.Listen(addr.Addr())
+	var s *Socket
+	met := 0
+	bind := func(la *Local) error {
+		b := newSocket(n, la)
+		b.Account.Owner = b
+		b.Account.SetLimit(n.Config.SendBuffer)
+		b.Linger.Store(int64(n.Config.Linger))
+		b.Maps.Store(n.mapGen.Load())
+		if prepare != nil {
+			prepare(b)
+		}
+		n.Mu.Lock()
+		defer n.Mu.Unlock()
+		if n.ending {
+			return net.ErrClosed
+		}
+		var err error
+		if met, err = la.bind(b, addr.Port()); err == nil {
+			n.socks[b], s = struct{}{}, b
+		}
+		return err
+	}
+	la, err := n.listenWith(addr.Addr(), bind)
+	if err == nil && s == nil {
+		err = bind(la)
+	}
 	if err != nil {
-		return nil, err
-	}
-	s := newSocket(n, la)
-	s.Account.Owner = s
-	s.Account.SetLimit(n.Config.SendBuffer)
-	s.Linger.Store(int64(n.Config.Linger))
-	s.Maps.Store(n.mapGen.Load())
-	if prepare != nil {
-		prepare(s)
-	}
-	n.Mu.Lock()
-	if n.ending {
-		n.Mu.Unlock()
-		return nil, net.ErrClosed
-	}
-	met, err := la.bind(s, addr.Port())
-	if err == nil {
-		n.socks[s] = struct{}{}
-	}
-	n.Mu.Unlock()
-	if err != nil {
+		if s != nil { // The address cannot be listened on.
+			s.At.unbind(s.Port, false)
+			n.forget(s)
+		}
 		return nil, err
 	}
 	if met > 0 {
@@ -230,10 +239,15 @@ func (n *Node) forget(s *Socket) {
 
 // Listen returns the state of a local address, listening on it if that is new.
 func (n *Node) Listen(a netip.Addr) (*Local, error) {
+	return n.listenWith(a, func(*Local) error { return nil })
+}
+
+// listenWith is Listen; first is called with the state of a new address before the node listens on it.
+func (n *Node) listenWith(a netip.Addr, first func(*Local) error) (*Local, error) {
 	n.Mu.RLock()
 	la, closed := n.locals[a], n.ending
 	n.Mu.RUnlock()
-	if la != nil && !closed {
+	if la != nil && la.listens.Load() && !closed {
 		return la, nil
 	}
 	n.opened.Lock()
@@ -253,12 +267,17 @@ func (n *Node) Listen(a netip.Addr) (*Local, error) {
 	n.Mu.Lock()
 	n.locals[a] = la // before the first link can arrive
 	n.Mu.Unlock()
-	if err := n.listen(a); err != nil {
+	err := first(la)
+	if err == nil {
+		err = listenError(n.listen(a))
+	}
+	if err != nil {
 		n.Mu.Lock()
 		delete(n.locals, a)
 		n.Mu.Unlock()
-		return nil, listenError(err)
+		return nil, err
 	}
+	la.listens.Store(true)
 	n.chosen(a) // no wire is chosen for our own address
 	n.enforce() // an own address is allowed
 	level := zap.InfoLevel

@@ -53,7 +53,7 @@ func TestNumberIsKeptInQueues(t *testing.T) {
 			return k != nil && k.Queue.Count.Load() == 1 && halfOf(s).Queue.Count.Load() == 1
 		})
 		_ = nodeOf(far).Close()
-		rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
+		rdstest.Eventually(t, "the end of the peer", func() bool { return rdstest.Peers(n) == 0 })
 		kept := func(where string) {
 			t.Helper()
 			if sweptOf(n) != 1 {

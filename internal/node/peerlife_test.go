@@ -35,12 +35,12 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			}
 			rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("three"))
 			rdstest.Expect(t, a, "three")
-			if got := peersOf(n); got != 2 {
+			if got := rdstest.Peers(n); got != 2 {
 				t.Errorf("%d peers", got)
 			}
 			_ = stranger.Close()
 			_ = nodeOf(a).Close()
-			rdstest.Eventually(t, "the stranger to be forgotten", func() bool { return peersOf(n) == 1 })
+			rdstest.Eventually(t, "the stranger to be forgotten", func() bool { return rdstest.Peers(n) == 1 })
 			if p := halfOf(b).last.Load(); p == nil || p.Gone() {
 				t.Error("the peer that a socket has sent to has ended")
 			}
@@ -50,7 +50,7 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
-			rdstest.Eventually(t, "the last peer to be forgotten", func() bool { return peersOf(n) == 0 })
+			rdstest.Eventually(t, "the last peer to be forgotten", func() bool { return rdstest.Peers(n) == 0 })
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestWireOfAPeerThatHasEnded(t *testing.T) {
 			rdstest.Expect(t, b, "one")
 			_ = stranger.Close()
 			_ = peer.Close()
-			rdstest.Eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
+			rdstest.Eventually(t, "the peers to be forgotten", func() bool { return rdstest.Peers(n) == 0 })
 			wires := n.choice
 			if by := wires.Chosen(here, there); by != "tcp" {
 				t.Errorf("smaller %v: the peer is served by %q", smaller, by)
@@ -103,7 +103,7 @@ func TestStrangersLeaveNothing(t *testing.T) {
 			rdstest.Ping(t, s, b.LocalAddrPort().Addr())
 			_ = stranger.Close()
 		}
-		rdstest.Eventually(t, "the strangers to be forgotten", func() bool { return peersOf(n) == 0 })
+		rdstest.Eventually(t, "the strangers to be forgotten", func() bool { return rdstest.Peers(n) == 0 })
 		if records, _, _ := n.Sequences.size(); records != 0 {
 			t.Errorf("%d sequences are kept of peers that have delivered nothing", records)
 		}
@@ -236,7 +236,7 @@ func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
 		record.Taken.Add(1)
 		record.Next[path].Store(in.Next())
 		p.Release()
-		if peersOf(n) != 0 {
+		if rdstest.Peers(n) != 0 {
 			t.Fatal("the peer has not ended")
 		}
 		p = make()

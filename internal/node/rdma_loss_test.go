@@ -63,7 +63,7 @@ func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
 			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("plain"))
 			n.WaitHeld(t, 1)
 			n.Set(func() { n.Hold = false })
-			cutLinks(nodeOf(a))
+			rdstest.CutLinks(nodeOf(a))
 			rdstest.WantStatus(t, a, 2, datagram.StatusDropped)
 			rdstest.Expect(t, b, "waits")
 			rdstest.Expect(t, b, "plain")
@@ -94,7 +94,7 @@ func TestMRREQ34LinkCutBetweenOperationAndMessage(t *testing.T) {
 			rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("lost"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Fence: true}})
 			n.WaitHeld(t, 1)
 			n.Set(func() { n.Hold = false })
-			cutLinks(nodeOf(a))
+			rdstest.CutLinks(nodeOf(a))
 			rdstest.WantStatus(t, a, 1, datagram.StatusDropped)
 			rdstest.Operate(t, a, b, 2, datagram.Outgoing{Data: []byte("next"), RDMA: rdstest.Write(c, round+1)})
 			rdstest.Expect(t, b, "next")
@@ -118,7 +118,7 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("lost"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Fence: true}})
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("repeated"))
 		n.WaitHeld(t, 1)
-		cutLinks(nodeOf(a))
+		rdstest.CutLinks(nodeOf(a))
 		ended := func() bool {
 			p, err := halfOf(a).peerFor(b.LocalAddrPort().Addr())
 			if err != nil {
@@ -160,7 +160,7 @@ func TestRecvErrOfOperations(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.WaitHeld(t, 1)
-		cutLinks(nodeOf(a))
+		rdstest.CutLinks(nodeOf(a))
 		rdstest.WantStatus(t, a, 0, datagram.StatusDropped)
 	})
 }
@@ -387,14 +387,14 @@ func TestPeerComesBackWithoutOperations(t *testing.T) {
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{HasDest: true, Dest: own, Data: []byte("lost")})
 		rdstest.Operate(t, a, b, 3, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}})
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("plain"))
-		cutLinks(nodeOf(a))
+		rdstest.CutLinks(nodeOf(a))
 		for token := range uint64(3) {
 			rdstest.WantStatus(t, a, token+1, datagram.StatusOtherError)
 		}
 		rdstest.Expect(t, b, "plain")
 		rdstest.WantErr(t, "then", a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), RDMA: rdstest.Write(c, 1)}), datagram.ErrNotSupported)
 		n.Set(func() { n.Full, n.Plain = false, false })
-		cutLinks(nodeOf(a))
+		rdstest.CutLinks(nodeOf(a))
 		rdstest.Eventually(t, "operations again", func() bool {
 			return a.TrySendMessage(&datagram.Outgoing{To: b.LocalAddrPort(), RDMA: rdstest.Write(c, 1)}) == nil
 		})

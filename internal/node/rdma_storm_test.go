@@ -36,7 +36,7 @@ func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
 			case <-stop:
 				return
 			case <-time.After(5 * time.Millisecond):
-				cutLinks(nodeOf(a))
+				rdstest.CutLinks(nodeOf(a))
 			}
 		}
 	}()
@@ -148,7 +148,7 @@ func TestOperationsCanceledUnderLosses(t *testing.T) {
 			}
 			switch round % 3 {
 			case 0:
-				cutLinks(nodeOf(a))
+				rdstest.CutLinks(nodeOf(a))
 			case 1:
 				if err := a.CancelSentTo(b.LocalAddrPort()); err != nil {
 					t.Fatal(err)

@@ -59,7 +59,7 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		a := &rdstest.Attacker{To: netip.AddrPortFrom(at, l.Port)}
 		rdstest.StrangersFrom(200, a.Once) // what is made once is there
 		nd := nodeOf(victim)
-		quiet := func() bool { return peersOf(nd) == 0 && nd.strangers.size() == 0 }
+		quiet := func() bool { return rdstest.Peers(nd) == 0 && nd.strangers.size() == 0 }
 		rdstest.Eventually(t, "the first strangers to be forgotten", quiet)
 		memory, files := rdstest.Heap(), descriptors(t)
 
@@ -131,7 +131,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	victim := l.bind(nd)
 	rdstest.MustSend(t, old, victim.LocalAddrPort(), []byte("I was here"))
 	rdstest.Expect(t, victim, "I was here")
-	cutLinks(nd)
+	rdstest.CutLinks(nd)
 
 	a := &rdstest.Attacker{To: netip.AddrPortFrom(victim.LocalAddrPort().Addr(), l.Port)}
 	var conns []net.Conn
@@ -223,7 +223,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			})
 			for _, s := range honest {
 				work.Go(func() {
-					for i := 1; i < 3000/len(honest) || links.Load() <= 50; i++ {
+					for i := 1; i < 1000/len(honest) || links.Load() <= 50; i++ {
 						if err := s.Send(ctx, to, rdstest.Payload(uint64(i), 500)); err != nil {
 							t.Error(err)
 							return
@@ -249,7 +249,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 				m.Release()
 				switch {
 				case cut && total%600 == 0:
-					cutLinks(node)
+					rdstest.CutLinks(node)
 				case cut && total%100 == 0:
 					cutPath(node, total/100%paths)
 				}

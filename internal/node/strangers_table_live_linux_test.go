@@ -53,7 +53,7 @@ func TestListedNetworksAreNotBound(t *testing.T) {
 		for _, p := range peers {
 			p.Release()
 		}
-		rdstest.Eventually(t, "peers without links to end", func() bool { return peersOf(n) == 0 && n.strangers.size() == 0 })
+		rdstest.Eventually(t, "peers without links to end", func() bool { return rdstest.Peers(n) == 0 && n.strangers.size() == 0 })
 
 		at := []netip.Addr{s.LocalAddrPort().Addr(), l.bind(n).LocalAddrPort().Addr()} // a /24 has 256 addresses only
 		before, pings := n.Counters.strangersRefused.Load(), rdstest.Counter(t, n, "recv_ping")
@@ -101,7 +101,7 @@ func TestFullSequenceTable(t *testing.T) {
 			rdstest.MustSend(t, s, victim.LocalAddrPort(), rdstest.Payload(0, 100))
 			rdstest.ExpectNumber(t, victim, 0)
 			if i%2 == 0 { // without a link some of them
-				cutLinks(nodeOf(s))
+				rdstest.CutLinks(nodeOf(s))
 			}
 		}
 		rdstest.Eventually(t, "the table to be full", func() bool {
@@ -119,7 +119,7 @@ func TestFullSequenceTable(t *testing.T) {
 			for k := range uint64(10) {
 				rdstest.MustSend(t, s, victim.LocalAddrPort(), rdstest.Payload(k+1, 100))
 				if k == 5 {
-					cutLinks(nodeOf(s))
+					rdstest.CutLinks(nodeOf(s))
 				}
 			}
 			for k := range uint64(10) {
@@ -132,7 +132,7 @@ func TestFullSequenceTable(t *testing.T) {
 		}
 		for i, s := range peers {
 			_ = nodeOf(s).Close()
-			rdstest.Eventually(t, "the peer to end", func() bool { return peersOf(n) < limit-i })
+			rdstest.Eventually(t, "the peer to end", func() bool { return rdstest.Peers(n) < limit-i })
 		}
 		n.Sequences.mu.Lock()
 		for i := range n.Sequences.ended.All() { // the first peer's link was lost ten minutes ago

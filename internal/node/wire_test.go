@@ -244,7 +244,7 @@ func TestConfiguredPeerConnectsByAnother(t *testing.T) {
 		a := l.bind(n)
 		rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("there"))
 		rdstest.Eventually(t, "connections of the peer", func() bool { return connections(t, nodeOf(b))[0].Path[0].Resets > 1 })
-		if p := peersOf(n); p != 0 {
+		if p := rdstest.Peers(n); p != 0 {
 			t.Errorf("%d peers", p)
 		}
 		if m, err := a.TryRecv(); err == nil {
@@ -269,7 +269,7 @@ func TestListenAgain(t *testing.T) {
 		}
 		rdstest.MustSend(t, b, at, []byte("early"))
 		rdstest.Eventually(t, "links of the transport that listens", func() bool { return rdstest.Counter(t, n, "xrc_accepted") > 1 })
-		if p := peersOf(n); p != 0 {
+		if p := rdstest.Peers(n); p != 0 {
 			t.Errorf("%d peers of an address that is not bound", p)
 		}
 		_ = taken.Close()

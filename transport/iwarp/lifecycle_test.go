@@ -246,7 +246,7 @@ func descriptors(t testing.TB) int {
 // queue pair. It does not run in parallel, because it counts.
 func TestConnectionsLeaveNothingBehind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cycles := 1000
+		cycles := 300
 		if testing.Short() {
 			cycles = 100
 		}

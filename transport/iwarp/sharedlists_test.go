@@ -14,7 +14,7 @@ import (
 func TestListsToManySharedQueues(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		const queuesN, window, posted, rounds, size = 32, 16, 32, 50, 8 << 10
+		const queuesN, window, posted, rounds, size = 32, 16, 32, 20, 8 << 10
 		queues := &queueMap{}
 		client := newEnd(t, openDevice(t, Config{}), QPConfig{MaxSend: queuesN * window})
 		server := newEnd(t, openDevice(t, Config{}), QPConfig{})

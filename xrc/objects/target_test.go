@@ -153,7 +153,7 @@ func TestXRCREQ6LastUnregisterDestroysTheTarget(t *testing.T) {
 // and the target is gone.
 func TestXRCREQ7RegisterRacesLastUnregister(t *testing.T) {
 	t.Parallel()
-	n := 100000
+	n := 20000
 	if testing.Short() {
 		n = 5000
 	}
