@@ -330,6 +330,7 @@ func TestSecondConnectionSupersedes(t *testing.T) {
 			if h, b := r.NextData(); string(b) != "answer" {
 				t.Errorf("%+v", h)
 			}
+			dead.WaitEnd()
 			dead = r
 		}
 	})
