@@ -11,16 +11,14 @@ import (
 )
 
 func TestMRREQ7MapNeedsNoPeerAndNoConnection(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{}) // no reader exists, so no connection does
+	g := parallelRig(t, Config{}) // no reader exists, so no connection does
 	if k, _ := g.region(SmallSize, 0, readWrite); k == 0 {
 		t.Error("no key")
 	}
 }
 
 func TestMRREQ8OneMappingServesManyPeersAndConnections(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(100, 1, RemoteRead)
 	r1, r2 := g.reader("connection 1"), g.reader("connection 2")
 	r1.Enter()
@@ -42,8 +40,7 @@ func TestMRREQ8OneMappingServesManyPeersAndConnections(t *testing.T) {
 }
 
 func TestMRREQ9InvalidationNeedsNoConnection(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(100, 0, RemoteRead)
 	r := g.NewReader("connection", nil)
 	g.wantFault(r, g.read(k, 1), None)
@@ -55,7 +52,6 @@ func TestMRREQ9InvalidationNeedsNoConnection(t *testing.T) {
 // TestMRREQ10FreeIsLazy frees while a section uses the region, without
 // waiting for it.
 func TestMRREQ10FreeIsLazy(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r := g.reader("r")
 		k, _ := g.region(100, 5, RemoteRead)
@@ -74,7 +70,6 @@ func TestMRREQ10FreeIsLazy(t *testing.T) {
 }
 
 func TestLazyFreesAreReleasedWithinLinger(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Linger: 300 * time.Millisecond}, func(g *rig) {
 		for range 3 {
 			released := make(chan struct{})
@@ -91,8 +86,7 @@ func TestLazyFreesAreReleasedWithinLinger(t *testing.T) {
 }
 
 func TestMRREQ11BarrierCoversBothPools(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	var keys []Key
 	var released atomic.Int32
@@ -123,7 +117,6 @@ func TestMRREQ11BarrierCoversBothPools(t *testing.T) {
 // chunks holds the memory chunk by chunk. The barrier waits for the one being
 // copied, and the next is refused, which cancels the operation.
 func TestMRREQ12BarrierWaitsForAnOperationInFlight(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r := g.reader("r")
 		k, _ := g.region(2*4096, 0, readWrite)
@@ -145,7 +138,6 @@ func TestMRREQ12BarrierWaitsForAnOperationInFlight(t *testing.T) {
 // TestMRREQ13LaterFreesDoNotDelayABarrier frees and opens sections all the
 // time while a barrier waits for one section.
 func TestMRREQ13LaterFreesDoNotDelayABarrier(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		slow, storm := g.reader("slow"), g.reader("storm")
 		k, _ := g.region(64, 0, RemoteRead)
@@ -173,12 +165,9 @@ func TestMRREQ13LaterFreesDoNotDelayABarrier(t *testing.T) {
 }
 
 func TestMRREQ14BarrierAloneCoversEarlierFrees(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	g.ok(g.own.Barrier(t.Context()))
-	if n := g.Stats().Batches; n != 0 {
-		t.Errorf("%d grace periods for nothing", n)
-	}
+	same(t, "grace periods for nothing", g.Stats().Batches, 0)
 	k, _ := g.region(LargeSize, 0, RemoteRead)
 	g.ok(g.own.Free(k))
 	g.ok(g.own.Barrier(t.Context()))
@@ -190,7 +179,6 @@ func TestMRREQ14BarrierAloneCoversEarlierFrees(t *testing.T) {
 // TestMRREQ15ConcurrentBarriersShareAGracePeriod lets 64 callers meet while a
 // section is open.
 func TestMRREQ15ConcurrentBarriersShareAGracePeriod(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		const callers, each = 64, 1000
 		r := g.reader("r")
@@ -233,7 +221,6 @@ func TestMRREQ16WatermarkInvalidatesInTheBackground(t *testing.T) {
 		"pinned": {Items: 10000, FlushPinned: 20 * 64},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			inBubble(t, Config{Small: p, Linger: -1}, func(g *rig) {
 				released := make(chan struct{}, 20)
 				opt := g.options(RemoteRead)
@@ -253,7 +240,6 @@ func TestMRREQ16WatermarkInvalidatesInTheBackground(t *testing.T) {
 }
 
 func TestMRREQ16FullPoolInvalidatesAndRetries(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Small: PoolConfig{Items: 4, FlushItems: 100}, Linger: -1}, func(g *rig) {
 		o := g.NewOwner(OwnerConfig{Items: 4})
 		r := g.reader("r")

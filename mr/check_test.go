@@ -193,8 +193,7 @@ func TestRecycledMappingIsMetUnderInvariants(t *testing.T) {
 // The bounds of a region are those of the slice that was mapped, whatever capacity it has: what
 // lies behind belongs to others.
 func TestBoundsAreTheLengthNotTheCapacity(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	for _, mem := range [][]byte{make([]byte, 64, 128), make([]byte, SmallSize, 2*SmallSize), make([]byte, 1, LargeSize)} {
 		k := g.mapped(g.own, mem, g.options(RemoteRead|RemoteWrite|LocalWrite))

@@ -63,8 +63,7 @@ func TestFaultsAreErrors(t *testing.T) {
 }
 
 func TestClosedDeviceRefuses(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(8, 0, 0)
 	r := g.reader("r")
 	g.ok(g.Close())

@@ -12,7 +12,8 @@ import (
 func TestMRREQ17InterruptedFreeGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, leader := range []bool{true, false} {
-		inBubble(t, Config{Linger: -1}, func(g *rig) {
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(t, Config{Linger: -1})
 			r := g.reader("r")
 			released := false
 			opt := g.options(RemoteRead)
@@ -53,7 +54,6 @@ func TestMRREQ17InterruptedFreeGoesOn(t *testing.T) {
 // moment it is made leader. Whether it sees the one or the other first, the
 // batch must be done.
 func TestBatchOfAnInterruptedLeaderIsDone(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Linger: -1}, func(g *rig) {
 		ctx, cancel := context.WithCancel(g.Context())
 		cancel()
@@ -83,8 +83,7 @@ func TestBatchOfAnInterruptedLeaderIsDone(t *testing.T) {
 }
 
 func TestBarriersEndInAnyOrderOfInterruptions(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Linger: -1})
+	g := parallelRig(t, Config{Linger: -1})
 	r := g.reader("r")
 	for range 200 {
 		var wg sync.WaitGroup
@@ -105,7 +104,6 @@ func TestBarriersEndInAnyOrderOfInterruptions(t *testing.T) {
 }
 
 func TestWatermarkBehindABatchStartsTheNext(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Small: PoolConfig{Items: 100}, Linger: -1}, func(g *rig) {
 		r := g.reader("r")
 		released := make(chan struct{}, 40)

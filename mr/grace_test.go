@@ -28,7 +28,6 @@ func TestMRREQ20InvalidateWaitsBetweenCheckAndCopy(t *testing.T) {
 	}
 	for name, invalidate := range calls {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			inBubble(t, Config{}, func(g *rig) {
 				r := g.reader("slow")
 				k, mem := g.region(64, 1, readWrite)
@@ -124,7 +123,6 @@ func TestMRREQ20FreedMemoryIsNeverTouched(t *testing.T) {
 }
 
 func TestMRREQ22StuckReaderIsNeverReportedAsInvalidated(t *testing.T) {
-	t.Parallel()
 	var names []string
 	var mu sync.Mutex
 	core, logs := observer.New(zap.ErrorLevel)
@@ -155,12 +153,8 @@ func TestMRREQ22StuckReaderIsNeverReportedAsInvalidated(t *testing.T) {
 			g.want(err, ErrStuck)
 			g.want(err, syscall.EBUSY)
 		}
-		if took := time.Since(start); took != 5*time.Second {
-			g.Errorf("gave up after %v", took)
-		}
-		if got := g.reader("loop").Revoke(g.mapped(g.own, make([]byte, 8), g.options(RemoteRead)), g.dom, peerA); got != Held {
-			g.Errorf("Revoke: %v", got)
-		}
+		same(g, "gave up after", time.Since(start), 5*time.Second)
+		same(g, "Revoke", g.reader("loop").Revoke(g.mapped(g.own, make([]byte, 8), g.options(RemoteRead)), g.dom, peerA), Held)
 		mu.Lock()
 		if want := []string{"bad"}; !slices.Equal(names, want) {
 			g.Errorf("told that %q are stuck, want %q", names, want)
@@ -183,7 +177,6 @@ func TestMRREQ22StuckReaderIsNeverReportedAsInvalidated(t *testing.T) {
 }
 
 func TestMRREQ22DeviceClosesBesideAStuckReader(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		d, err := New(Config{Seed: 1})
 		g.ok(err)
@@ -202,7 +195,6 @@ func TestMRREQ22DeviceClosesBesideAStuckReader(t *testing.T) {
 // TestMRREQ23LocalUseIsASection: the gather of a send and the landing of a read go
 // through the same sections, under the local key.
 func TestMRREQ23LocalUseIsASection(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r := g.reader("r")
 		k, mem := g.region(64, 0, LocalWrite)
@@ -225,8 +217,7 @@ func TestMRREQ23LocalUseIsASection(t *testing.T) {
 // TestMRREQ24NothingIsPlacedAfterTheReturn takes a checksum when the
 // invalidation returns and another one when the writers have tried many times more.
 func TestMRREQ24NothingIsPlacedAfterTheReturn(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	mem := make([]byte, 4096)
 	k := g.mapped(g.own, mem, g.options(readWrite))
 	var wg sync.WaitGroup
@@ -274,8 +265,7 @@ func TestMRREQ24NothingIsPlacedAfterTheReturn(t *testing.T) {
 }
 
 func TestReaderThatClosesIsNotWaitedFor(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.NewReader("r", nil)
 	r.Enter()
 	r.Leave()
@@ -283,7 +273,5 @@ func TestReaderThatClosesIsNotWaitedFor(t *testing.T) {
 	r.Close()
 	k, _ := g.region(8, 0, 0)
 	g.ok(g.own.FreeInvalidate(t.Context(), k))
-	if n := len(*g.readers.Load()); n != 0 {
-		t.Errorf("%d readers left", n)
-	}
+	same(t, "readers left", len(*g.readers.Load()), 0)
 }

@@ -40,7 +40,6 @@ func (g *rig) tried(r *Reader, peers, n int) (looked uint64) {
 // A peer that tries keys is looked up 64 times a second, all peers together 1,024 times,
 // and each has a second's worth to begin with.
 func TestLookUpsArePaced(t *testing.T) {
-	t.Parallel()
 	inBubble(t, guarded, func(g *rig) {
 		r := g.reader("r")
 		for _, c := range []struct {
@@ -70,7 +69,6 @@ func TestLookUpsArePaced(t *testing.T) {
 // What a peer was given is looked up whatever else it asks for: by the call that made the
 // region, by Give, or because it has used it.
 func TestKnownKeysAreAlwaysLookedUp(t *testing.T) {
-	t.Parallel()
 	inBubble(t, guarded, func(g *rig) {
 		r, other := g.reader("r"), g.reader("second path")
 		opt := g.options(RemoteRead)
@@ -93,9 +91,7 @@ func TestKnownKeysAreAlwaysLookedUp(t *testing.T) {
 		for range 3 {
 			for name, k := range map[string]Key{"given": given, "used": used, "bound": bound} {
 				for _, r := range []*Reader{r, other} {
-					if f := fault(r, g.from(peerA, k, 0)); f != None {
-						g.Errorf("%s: %v", name, f)
-					}
+					same(g, name, fault(r, g.from(peerA, k, 0)), None)
 				}
 			}
 			g.wantFault(r, g.from(peerA, foreign, 0), Denied)
@@ -110,7 +106,6 @@ func TestKnownKeysAreAlwaysLookedUp(t *testing.T) {
 // What a peer knew of a region is forgotten with it: the next key of the same base is a
 // new secret, for each reader, and the guard is not passed by keys that are dead.
 func TestKnowledgeEndsWithTheRegion(t *testing.T) {
-	t.Parallel()
 	c := guarded
 	c.Small.Items = 1
 	inBubble(t, c, func(g *rig) {
@@ -142,7 +137,6 @@ func TestKnowledgeEndsWithTheRegion(t *testing.T) {
 // TestGuessesLookTheSame: whatever is wrong with a key that a peer was not given, it and
 // the counters say the same.
 func TestGuessesLookTheSame(t *testing.T) {
-	t.Parallel()
 	inBubble(t, guarded, func(g *rig) {
 		r := g.reader("r")
 		opt := g.options(RemoteRead)
@@ -172,9 +166,7 @@ func TestGuessesLookTheSame(t *testing.T) {
 			"misaligned":    with(live, func(r *Request) { r.Rights = RemoteAtomic; r.Addr++; r.Len = 8 }),
 			"other peer's":  with(bound, nil),
 		} {
-			if f := fault(r, req); f != Denied {
-				g.Errorf("%s: %v", name, f)
-			}
+			same(g, name, fault(r, req), Denied)
 			if n++; g.Stats().BadKeys != [faults]uint64{Denied: n} {
 				g.Errorf("%s is told apart: %v", name, g.Stats().BadKeys)
 			}
@@ -192,17 +184,12 @@ func TestGuessesLookTheSame(t *testing.T) {
 
 // A peer cannot end regions whose keys it guesses, however many it tries.
 func TestRevokeNeedsTheKeyToBeKnown(t *testing.T) {
-	t.Parallel()
 	inBubble(t, guarded, func(g *rig) {
 		r := g.reader("r")
 		k, _ := g.region(8, 0, RemoteRead)
-		if f := r.Revoke(k, g.dom, peerA); f != Denied {
-			g.Errorf("a key that nobody was given: %v", f)
-		}
+		same(g, "a key that nobody was given", r.Revoke(k, g.dom, peerA), Denied)
 		g.Give(k, g.Peer(peerB))
-		if f := r.Revoke(k, g.dom, peerA); f != Denied {
-			g.Errorf("a key of another peer: %v", f)
-		}
+		same(g, "a key of another peer", r.Revoke(k, g.dom, peerA), Denied)
 		if f := r.Revoke(k, g.dom, peerB); f != None {
 			g.Error(f)
 		}
@@ -245,15 +232,12 @@ func TestManyPeersHaveManyKeys(t *testing.T) {
 		g.ok(g.own.Free(k))
 	}
 	g.ok(g.own.Barrier(t.Context()))
-	if n := g.Stats().Acquaintances; n != 0 {
-		t.Errorf("%d acquaintances of no region", n)
-	}
+	same(t, "acquaintances of no region", g.Stats().Acquaintances, 0)
 }
 
 // An owner that fills the tables leaves as much to the others, and whoever comes last is
 // known: one more pays for its next look-up.
 func TestAcquaintancesAreBounded(t *testing.T) {
-	t.Parallel()
 	c := guarded
 	c.Acquaintances = 256
 	inBubble(t, c, func(g *rig) {

@@ -44,9 +44,17 @@ func newRig(t *testing.T, c Config) *rig {
 	return &rig{T: t, Device: d, dom: d.NewDomain(), own: d.NewOwner(OwnerConfig{})}
 }
 
-// inBubble runs a test in which time stands still while anyone can run.
+// parallelRig is the rig of a test that runs beside others.
+func parallelRig(t *testing.T, c Config) *rig {
+	t.Helper()
+	t.Parallel()
+	return newRig(t, c)
+}
+
+// inBubble runs a test, beside other tests, in which time stands still while anyone can run.
 func inBubble(t *testing.T, c Config, f func(*rig)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { f(newRig(t, c)) })
 }
 
@@ -128,5 +136,13 @@ func (g *rig) blocked(c <-chan error, what string) {
 	case err := <-c:
 		g.Fatalf("%s returned %v", what, err)
 	default:
+	}
+}
+
+// same fails the test if what it got is not what it wants.
+func same[V comparable](t testing.TB, what string, got, want V) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }

@@ -18,8 +18,7 @@ import (
 
 // TestMRREQ25ConnectionsComeAndGoKeysStay: a connection is a reader here.
 func TestMRREQ25ConnectionsComeAndGoKeysStay(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(64, 3, RemoteRead)
 	for range 100 {
 		r := g.NewReader("connection", nil)
@@ -64,16 +63,13 @@ func badRequests(g *rig, k Key) map[string]struct {
 }
 
 func TestCheckGivesTheFirstReason(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	opt := Options{Domain: g.dom, Rights: RemoteRead, Base: 1 << 32, Peer: peerA}
 	k := g.mapped(g.own, make([]byte, 64), opt)
 	bad := badRequests(g, k)
 	for name, c := range bad {
-		if f := fault(r, &c.req); f != c.want {
-			t.Errorf("%s: %v, want %v", name, f, c.want)
-		}
+		same(t, name, fault(r, &c.req), c.want)
 	}
 	for name, c := range bad { // no length, no reason
 		c.req.Len = 0
@@ -102,8 +98,7 @@ func TestCheckGivesTheFirstReason(t *testing.T) {
 // TestMRREQ26BadKeysHurtNobodyElse: one rogue peer sends bad keys as fast as
 // it can, on a connection it shares with others.
 func TestMRREQ26BadKeysHurtNobodyElse(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	opt := Options{Domain: g.dom, Rights: RemoteRead, Base: 1 << 32, Peer: peerA}
 	k := g.mapped(g.own, bytes.Repeat([]byte{1}, 64), opt)
 	bad := badRequests(g, k)
@@ -144,20 +139,16 @@ func TestMRREQ26BadKeysHurtNobodyElse(t *testing.T) {
 // TestMRREQ27RegionsSurviveTheFaultOfAConnection: what a raw QP does after a
 // fault is its own affair; the key works on the next one.
 func TestMRREQ27RegionsSurviveTheFaultOfAConnection(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(64, 0, RemoteRead)
 	r := g.NewReader("QP that fails", nil)
 	g.wantFault(r, &Request{Key: k, Domain: g.dom, From: peerA, Rights: RemoteWrite, Len: 1}, NoRight)
 	r.Close()
 	g.wantFault(g.reader("another QP"), g.read(k, 64), None)
-	if n := g.Stats().BadKeys[NoRight]; n != 1 {
-		t.Errorf("%d faults counted after the reader closed", n)
-	}
+	same(t, "faults counted after the reader closed", g.Stats().BadKeys[NoRight], 1)
 }
 
 func TestMRREQ28BadKeysAreAttributedAndLoggedOnceAnInterval(t *testing.T) {
-	t.Parallel()
 	core, logs := observer.New(zap.WarnLevel)
 	c := Config{LogInterval: time.Minute, Peers: 3, Logger: zap.New(core)}
 	inBubble(t, c, func(g *rig) {
@@ -169,9 +160,7 @@ func TestMRREQ28BadKeysAreAttributedAndLoggedOnceAnInterval(t *testing.T) {
 		}
 		send(peerA, 600)
 		send(peerB, 10)
-		if n := logs.Len(); n != 0 {
-			g.Errorf("%d lines before there is anything to sum up", n)
-		}
+		same(g, "lines before there is anything to sum up", logs.Len(), 0)
 		<-time.After(time.Second / 2)
 		send(peerA, 400)
 		<-time.After(time.Second)
@@ -224,8 +213,7 @@ func TestMRREQ28BadKeysAreAttributedAndLoggedOnceAnInterval(t *testing.T) {
 // TestMRREQ29DeathOfAnOwnerDuringAWriteStorm kills the owner of regions that
 // peers write to; its memory is then scribbled over by its next user.
 func TestMRREQ29DeathOfAnOwnerDuringAWriteStorm(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	victim := g.NewOwner(OwnerConfig{Name: "victim"})
 	var keys []Key
 	var mems [][]byte
@@ -287,8 +275,7 @@ func TestMRREQ29DeathOfAnOwnerDuringAWriteStorm(t *testing.T) {
 }
 
 func TestMRREQ30OtherProcessesCannotFreeOrUseARegion(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	k, _ := g.region(64, 0, LocalWrite)
 	thief, thiefDomain := g.NewOwner(OwnerConfig{}), g.NewDomain()
@@ -316,8 +303,7 @@ func TestMRREQ30OtherProcessesCannotFreeOrUseARegion(t *testing.T) {
 // A request reaches the regions of its domain and of those inside: not of others, not of the
 // domain around it, and nothing without a domain.
 func TestRequestsReachTheirDomainAndThoseInside(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	outer := g.NewDomain()
 	middle := outer.NewDomain()
@@ -332,9 +318,7 @@ func TestRequestsReachTheirDomainAndThoseInside(t *testing.T) {
 				want, revoked = None, true
 			}
 			g.wantFault(r, &Request{Key: k, Domain: d, Len: 8}, want)
-			if f := r.Revoke(k, d, netip.Addr{}); f != want {
-				t.Errorf("revoke: %v, want %v", f, want)
-			}
+			same(t, "revoke", r.Revoke(k, d, netip.Addr{}), want)
 			if want != None {
 				g.ok(g.own.Free(k))
 			}

@@ -72,8 +72,7 @@ func TestKeysTellNothingOfOneAnother(t *testing.T) {
 
 // TestNoKeyIsZero has the base that a version of would have the key 0 come next.
 func TestNoKeyIsZero(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	none, _ := g.table.cipher.base(0)
 	g.table.next = none - 1
 	k, _ := g.region(8, 0, 0)

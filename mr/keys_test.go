@@ -10,8 +10,7 @@ import (
 )
 
 func TestMRREQ1OnlyTheNewestKeyOfABaseWorks(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Small: PoolConfig{Items: 1}})
+	g := parallelRig(t, Config{Small: PoolConfig{Items: 1}})
 	r := g.reader("r")
 	k, _ := g.region(64, 0, RemoteRead)
 	keys := []Key{k}
@@ -33,8 +32,7 @@ func TestMRREQ1OnlyTheNewestKeyOfABaseWorks(t *testing.T) {
 // TestMRREQ2NewMemoryIsNeverShownToOldKeys has readers hammer the keys of a few bases whose
 // regions are freed and mapped again all the time, without a call that invalidates.
 func TestMRREQ2NewMemoryIsNeverShownToOldKeys(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Small: PoolConfig{Items: 4}, MapWait: 5 * time.Second})
+	g := parallelRig(t, Config{Small: PoolConfig{Items: 4}, MapWait: 5 * time.Second})
 	o := g.NewOwner(OwnerConfig{Items: 4})
 	const n, maps = 64, 800
 	var keys [maps]atomic.Uint32 // keys[i] is the key of the memory full of byte(i)
@@ -84,7 +82,6 @@ func TestMRREQ2NewMemoryIsNeverShownToOldKeys(t *testing.T) {
 // TestMRREQ3OldMemoryIsReleasedAfterItsReaders has a region freed and another one mapped
 // while a reader copies from the first.
 func TestMRREQ3OldMemoryIsReleasedAfterItsReaders(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r, r2 := g.reader("slow"), g.reader("other")
 		opt := g.options(RemoteRead)
@@ -112,7 +109,6 @@ func TestMRREQ3OldMemoryIsReleasedAfterItsReaders(t *testing.T) {
 }
 
 func TestMRREQ4FirstKeyStaysDeadAfter257Maps(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Small: PoolConfig{Items: 4}}, func(g *rig) {
 		r := g.reader("r")
 		opt := g.options(RemoteRead)
@@ -134,7 +130,6 @@ func TestMRREQ4FirstKeyStaysDeadAfter257Maps(t *testing.T) {
 }
 
 func TestMRREQ4UsedUpBaseRestsAndComesBack(t *testing.T) {
-	t.Parallel()
 	c := Config{Small: PoolConfig{Items: 1}, Bases: 2, Quarantine: time.Minute, Linger: -1}
 	inBubble(t, c, func(g *rig) {
 		opt := g.options(RemoteRead)

@@ -8,8 +8,7 @@ import (
 )
 
 func TestMRREQ35ReadOnlyRegionsRefuseWrites(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	k, mem := g.region(64, 1, RemoteRead)
 	for _, rights := range []Rights{RemoteWrite, RemoteRead | RemoteWrite, RemoteAtomic} {
@@ -26,8 +25,7 @@ func TestMRREQ35ReadOnlyRegionsRefuseWrites(t *testing.T) {
 // TestMRREQ36FailedMapsLeaveNothing: neither a map that fails nor one whose
 // message could not be sent, and is therefore freed, leaves anything behind.
 func TestMRREQ36FailedMapsLeaveNothing(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	closed := g.NewDomain()
 	g.ok(closed.Close())
 	g.want(closed.Close(), ErrDomain)
@@ -48,7 +46,6 @@ func TestMRREQ36FailedMapsLeaveNothing(t *testing.T) {
 }
 
 func TestMRREQ37PinsCountUntilTheGracePeriodEnds(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r := g.reader("r")
 		pinned := func(when string, want int64) {
@@ -84,8 +81,7 @@ func TestMRREQ38HogLeavesRoomForOthers(t *testing.T) {
 		"pinned": {Items: 4096, Pinned: 64 * 64},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := newRig(t, Config{Small: p, MapWait: -1, Linger: -1})
+			g := parallelRig(t, Config{Small: p, MapWait: -1, Linger: -1})
 			for i, want := range []int{32, 16, 8, 4, 2, 1} {
 				hog := g.NewOwner(OwnerConfig{})
 				n := 0
@@ -107,17 +103,14 @@ func TestMRREQ38HogLeavesRoomForOthers(t *testing.T) {
 				if n != want {
 					t.Errorf("hog %d got %d regions, want %d", i+1, n, want)
 				}
-				if full := g.Stats().Small.Full; full != uint64(i+1) {
-					t.Errorf("the limit was reached %d times", full)
-				}
+				same(t, "the limit was reached times", g.Stats().Small.Full, uint64(i+1))
 			}
 		})
 	}
 }
 
 func TestMRREQ38LimitsHaveTheirErrors(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{MapWait: -1})
+	g := parallelRig(t, Config{MapWait: -1})
 	o := g.NewOwner(OwnerConfig{Pinned: 1000, Items: 3})
 	_, err := o.Map(make([]byte, 1001), g.options(0))
 	g.want(err, ErrPinned)
@@ -125,9 +118,7 @@ func TestMRREQ38LimitsHaveTheirErrors(t *testing.T) {
 	_, err = o.Register(make([]byte, 1001), g.options(0))
 	g.want(err, ErrMemory)
 	g.want(err, syscall.ENOMEM)
-	if n := g.Stats().Refused; n != 2 {
-		t.Errorf("%d refusals counted", n)
-	}
+	same(t, "refusals counted", g.Stats().Refused, 2)
 	_, err = o.Map(make([]byte, LargeSize+1), g.options(0))
 	g.want(err, ErrTooLong)
 	g.want(err, syscall.EMSGSIZE)
@@ -148,8 +139,7 @@ func TestMRREQ38LimitsHaveTheirErrors(t *testing.T) {
 }
 
 func TestTableHasALimit(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Bases: 2, MapWait: -1})
+	g := parallelRig(t, Config{Bases: 2, MapWait: -1})
 	g.region(8, 0, 0)
 	g.region(8, 0, 0)
 	_, err := g.own.Map(make([]byte, 8), g.options(0))
@@ -160,7 +150,6 @@ func TestTableHasALimit(t *testing.T) {
 }
 
 func TestMRREQ39StatsCountWhatHappens(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Linger: -1}, func(g *rig) {
 		r := g.reader("r")
 		var keys []Key
@@ -203,8 +192,7 @@ func TestMRREQ39StatsCountWhatHappens(t *testing.T) {
 // TestMRREQ40InvalidationCutsATransferShort: a write of 1 MiB in chunks of
 // 64 KiB, invalidated after the fifth.
 func TestMRREQ40InvalidationCutsATransferShort(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	k, mem := g.region(LargeSize, 0, readWrite)
 	const chunk = 64 << 10
@@ -230,8 +218,7 @@ func TestMRREQ40InvalidationCutsATransferShort(t *testing.T) {
 }
 
 func TestDomainIsBusyWhileRegionsLive(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(8, 0, 0)
 	g.want(g.dom.Close(), ErrBusy)
 	g.want(g.dom.Close(), syscall.EBUSY)
@@ -239,7 +226,5 @@ func TestDomainIsBusyWhileRegionsLive(t *testing.T) {
 	g.ok(g.dom.Close())
 	_, err := g.own.Map(make([]byte, 8), g.options(0))
 	g.want(err, ErrDomain)
-	if n := g.Stats().Small.Live; n != 0 {
-		t.Errorf("%d regions live", n)
-	}
+	same(t, "regions live", g.Stats().Small.Live, 0)
 }

@@ -24,8 +24,7 @@ func (r *Request) another() *Request {
 }
 
 func TestMRREQ31FirstSuccessRetiresAUseOnceKey(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	k, req := g.once()
 	req.Len = 65
@@ -47,14 +46,11 @@ func TestMRREQ31FirstSuccessRetiresAUseOnceKey(t *testing.T) {
 	}
 	g.want(g.own.Free(k), ErrKey)
 	g.ok(g.own.Barrier(t.Context()))
-	if n := g.own.Pinned(); n != 0 {
-		t.Errorf("%d bytes pinned by a used region", n)
-	}
+	same(t, "bytes pinned by a used region", g.own.Pinned(), 0)
 }
 
 func TestMRREQ31FailedOperationGivesTheRegionBack(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	_, req := g.once()
 	second := req.another()
@@ -70,8 +66,7 @@ func TestMRREQ31FailedOperationGivesTheRegionBack(t *testing.T) {
 
 // A Use goes on with the next operation, whatever has become of the region before.
 func TestUseServesOneOperationAfterAnother(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Small: PoolConfig{Items: 1}})
+	g := parallelRig(t, Config{Small: PoolConfig{Items: 1}})
 	r := g.reader("r")
 	use := new(Use)
 	for i := range 20 {
@@ -95,8 +90,7 @@ func TestUseServesOneOperationAfterAnother(t *testing.T) {
 }
 
 func TestUseOnceNeedsAUseFromPeersOnly(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	k, req := g.once()
 	req.Use = nil
@@ -114,8 +108,7 @@ func TestUseOnceNeedsAUseFromPeersOnly(t *testing.T) {
 }
 
 func TestMRREQ32OneOfTwoConcurrentFirstUsesWins(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	const peers = 4
 	var readers [peers]*Reader
 	for i := range readers {
@@ -149,7 +142,6 @@ func TestMRREQ32OneOfTwoConcurrentFirstUsesWins(t *testing.T) {
 // finds the key dead. An operation that is under way is ended by it, one of another peer is
 // not.
 func TestMRREQ33UsedKeyIsDeadBeforeTheMessageIsReadable(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{Linger: -1}, func(g *rig) {
 		r := g.reader("r")
 		k, req := g.once()
@@ -187,8 +179,7 @@ func TestMRREQ33UsedKeyIsDeadBeforeTheMessageIsReadable(t *testing.T) {
 }
 
 func TestRevokeChecksWhoAsks(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	opt := g.options(RemoteRead)
 	opt.Peer = peerA
@@ -208,16 +199,12 @@ func TestRevokeChecksWhoAsks(t *testing.T) {
 			t.Errorf("Revoke %v: %v, want %v", c.k, f, c.want)
 		}
 	}
-	if f := r.Revoke(k, g.dom, peerB); f != WrongPeer {
-		t.Errorf("Revoke by another peer: %v", f)
-	}
+	same(t, "Revoke by another peer", r.Revoke(k, g.dom, peerB), WrongPeer)
 	g.wantFault(r, g.read(k, 8), None)
 	if f := r.Revoke(k, g.dom, peerA); f != None {
 		t.Error(f)
 	}
-	if f := r.Revoke(k, g.dom, peerA); f != Revoked {
-		t.Errorf("Revoke twice: %v", f)
-	}
+	same(t, "Revoke twice", r.Revoke(k, g.dom, peerA), Revoked)
 	g.want(g.own.Free(k), ErrKey)
 	if s := g.Stats(); s.Offenders[peerA] != 5 || s.Offenders[peerB] != 1 {
 		t.Errorf("%v", s.Offenders)

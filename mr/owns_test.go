@@ -4,8 +4,7 @@ import "testing"
 
 // A key is its owner's while its region lives, and nobody else's.
 func TestOwnerKnowsItsKeys(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	a, b := g.NewOwner(OwnerConfig{}), g.NewOwner(OwnerConfig{})
 	k := g.mapped(a, make([]byte, 64), g.options(RemoteRead))
 	if !a.Owns(k) || b.Owns(k) || a.Owns(k+1) {

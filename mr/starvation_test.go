@@ -41,8 +41,7 @@ func (g *rig) greedy(n int, k Key, length int) (stop func()) {
 // with data, and readers give way to it. They never pause, so a barrier that is
 // starved does not end; BenchmarkBarrier measures how long one takes.
 func TestMRREQ18SaturatingCopiesDoNotStarveABarrier(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	k, _ := g.region(SmallSize, 0, RemoteRead)
 	defer g.greedy(16*runtime.GOMAXPROCS(0), k, SmallSize)()
 	for range 20 {
@@ -54,7 +53,6 @@ func TestMRREQ18SaturatingCopiesDoNotStarveABarrier(t *testing.T) {
 // TestMRREQ19RevokeDoesNotQueueBehindReleases: while the batch before it is
 // busy calling owners, a peer's revocation is done at once.
 func TestMRREQ19RevokeDoesNotQueueBehindReleases(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r := g.reader("r")
 		hold := make(chan struct{})
@@ -80,7 +78,6 @@ func TestMRREQ19RevokeDoesNotQueueBehindReleases(t *testing.T) {
 // TestMRREQ21HalfAWriteDoesNotDelayInvalidation: a peer sends half of a write
 // and stops. The half was placed in a section that is over, so nothing waits.
 func TestMRREQ21HalfAWriteDoesNotDelayInvalidation(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		r := g.reader("r")
 		k, mem := g.region(8192, 0, readWrite)
@@ -108,7 +105,6 @@ func TestMRREQ21HalfAWriteDoesNotDelayInvalidation(t *testing.T) {
 // TestLeaveReportsOnlyOnce: sections that begin while an invalidation waits are none of
 // its business, and its bell is rung once.
 func TestLeaveReportsOnlyOnce(t *testing.T) {
-	t.Parallel()
 	inBubble(t, Config{}, func(g *rig) {
 		readers := []*Reader{g.reader("a"), g.reader("b"), g.reader("c")}
 		for range 10 {
@@ -135,8 +131,7 @@ func TestLeaveReportsOnlyOnce(t *testing.T) {
 // TestArmSeesReadersThatPassedMeanwhile: a reader may leave for good between
 // the look at it and the request to report.
 func TestArmSeesReadersThatPassedMeanwhile(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	a, b := g.reader("a"), g.reader("b")
 	a.Enter()
 	b.Enter()

@@ -12,8 +12,7 @@ import (
 // TestMRREQ20UnmappedPageIsNeverTouched takes the pages of a region away in
 // the moment its invalidation returns: a later access would kill the process.
 func TestMRREQ20UnmappedPageIsNeverTouched(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	const size = 16 << 10
 	var key atomic.Uint32
 	var over atomic.Bool

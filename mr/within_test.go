@@ -4,8 +4,7 @@ import "testing"
 
 // What owners hold counts together against the owner that they are within.
 func TestOwnersWithinAnother(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Small: PoolConfig{Items: 100}})
+	g := parallelRig(t, Config{Small: PoolConfig{Items: 100}})
 	user := g.NewOwner(OwnerConfig{Items: 10, Pinned: 2 * SmallSize})
 	a, b := g.NewOwner(OwnerConfig{Within: user}), g.NewOwner(OwnerConfig{Within: user, Items: 9})
 	opt := g.options(RemoteRead)
@@ -30,16 +29,13 @@ func TestOwnersWithinAnother(t *testing.T) {
 	_, err = b.Map(make([]byte, SmallSize), opt)
 	g.want(err, ErrPinned)
 	g.ok(b.Close(t.Context()))
-	if n := user.Pinned(); n != 0 {
-		t.Errorf("%d bytes are held by nobody", n)
-	}
+	same(t, "bytes are held by nobody", user.Pinned(), 0)
 }
 
 // Without limits of its own an owner may have, with all that are within it, as much as it
 // leaves free.
 func TestOwnersWithinAnotherLeaveHalf(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Small: PoolConfig{Items: 100}})
+	g := parallelRig(t, Config{Small: PoolConfig{Items: 100}})
 	user := g.NewOwner(OwnerConfig{})
 	n := 0
 	for range 20 {

@@ -142,8 +142,7 @@ func TestAtomicsAreAtomic(t *testing.T) {
 }
 
 func TestAtomicsNeedAlignment(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	r := g.reader("r")
 	mem := unsafe.Slice((*byte)(unsafe.Pointer(new([4]uint64))), 32)
 	opt := g.options(LocalWrite | RemoteAtomic)
@@ -165,9 +164,7 @@ func TestAtomicsNeedAlignment(t *testing.T) {
 	b, _ := r.Check(&Request{Key: k, Domain: g.dom, From: peerA, Rights: RemoteAtomic, Addr: 0x1010, Len: 8})
 	FetchAdd(b, 7, 0)
 	r.Leave()
-	if got := binary.NativeEndian.Uint64(mem[16:]); got != 7 {
-		t.Errorf("the word holds %d", got)
-	}
+	same(t, "the word holds", binary.NativeEndian.Uint64(mem[16:]), 7)
 	for _, bad := range [][]byte{mem[1:9], mem[:4], nil} {
 		func() {
 			defer func() {
