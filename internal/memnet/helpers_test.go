@@ -43,9 +43,7 @@ func bubble(t *testing.T, o Options, so gnetloop.Options, f func(*testing.T, *ri
 		r := &rig{T: t, net: New(o), accepted: make(chan gnetloop.Stream, 100)}
 		r.stack = r.open(so)
 		ln, err := r.stack.Listen(at(host, 0), func(c gnetloop.Stream) { r.accepted <- c })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.addr = ln.Addr()
 		f(t, r)
 	})
@@ -55,9 +53,7 @@ func (r *rig) open(o gnetloop.Options) gnetloop.Stack {
 	r.Helper()
 	o.Name, o.Network = "test", r.net
 	s, err := gnetloop.Open(o)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	r.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -75,18 +71,14 @@ func (r *rig) peer() (*Conn, gnetloop.Stream, *recorder) {
 func (r *rig) fresh() (*Conn, gnetloop.Stream) {
 	r.Helper()
 	p, err := r.net.Dial(at(other, 0), r.addr)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	r.Cleanup(func() { _ = p.Close() })
 	return p, <-r.accepted
 }
 
 func (r *rig) start(c gnetloop.Stream, h gnetloop.Handler) {
 	r.Helper()
-	if err := c.Start(h); err != nil {
-		r.Fatal(err)
-	}
+	must(r, c.Start(h))
 }
 
 func (r *rig) write(p *Conn, b []byte) {
@@ -212,4 +204,12 @@ func pattern(n int) []byte {
 		b[i] = byte(uint32(i/4) * 2654435761 >> (8 * (3 - i%4)))
 	}
 	return b
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
 }

@@ -26,9 +26,7 @@ func TestListenAndDial(t *testing.T) {
 			t.Errorf("Listen: %v", err)
 		}
 		a, err := r.stack.Dial(t.Context(), at(other, 9), netip.AddrPortFrom(netip.AddrFrom16(host.As16()), r.addr.Port()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := <-r.accepted
 		if a.LocalAddr() != at(other, 9) || a.RemoteAddr() != r.addr || b.LocalAddr() != r.addr || b.RemoteAddr() != at(other, 9) || !a.Here() {
 			t.Errorf("%v-%v, %v-%v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())
@@ -189,9 +187,7 @@ func TestPauseAndUnlisten(t *testing.T) {
 		r.stack.Pause()
 		for range 3 {
 			p, err := r.net.Dial(netip.AddrPort{}, r.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.write(p, []byte{1})
 		}
 		synctest.Wait()
@@ -224,9 +220,7 @@ func TestStackClose(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 5 {
 			a, err := s.Dial(t.Context(), netip.AddrPort{}, r.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b, ha, hb := <-r.accepted, newRecorder(t), newRecorder(t)
 			r.start(a, ha)
 			r.start(b, hb)
@@ -272,9 +266,7 @@ func TestConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(Options{})
 		ln, err := n.Listen(at(host, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = ln.SetDeadline(time.Now().Add(time.Second))
 		if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Accept: %v", err)
@@ -292,9 +284,7 @@ func TestConn(t *testing.T) {
 			}
 		}()
 		a, err := n.Dial(netip.AddrPort{}, ln.Addr().(*net.TCPAddr).AddrPort())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := <-accepted
 		_ = a.SetDeadline(time.Now().Add(time.Second))
 		begin := time.Now()

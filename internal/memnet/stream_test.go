@@ -147,9 +147,7 @@ func TestWritable(t *testing.T) {
 		var got []byte
 		for n := 0; n < len(b); {
 			k, err := c.Writev([][]byte{b[n:]})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n += k
 			synctest.Wait()
 			if n < len(b) && len(h.writable) != 0 {
