@@ -15,9 +15,7 @@ func flush(t *testing.T, b *Backlog, limit int) (messages int, list []Record) {
 			t.Fatalf("a message of %d octets", len(m))
 		}
 		l, err := collect(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		messages++
 		list = append(list, l...)
 	}
@@ -194,9 +192,7 @@ func TestBacklogWhileItDrains(t *testing.T) {
 			b.Credit(Credit{n, round, round})
 		}
 		list, err := collect(b.AppendTo(nil, 60))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, r := range list {
 			switch r := r.(type) {
 			case NAK:

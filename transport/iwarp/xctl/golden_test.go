@@ -29,9 +29,7 @@ func TestGoldenBlocks(t *testing.T) {
 		t.Errorf("%v, offer is\n%x, want\n%x", err, offer, want)
 	}
 	a, _, err := other.Negotiate(offer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer, err := a.AppendTo(nil, nil)
 	if want := hexfile.Read(t, "answer"); err != nil || !bytes.Equal(answer, want) {
 		t.Errorf("%v, answer is\n%x, want\n%x", err, answer, want)
@@ -103,9 +101,7 @@ func TestGoldenControlMessage(t *testing.T) {
 		t.Errorf("the message is\n%x, want\n%x", got, want)
 	}
 	var s rdmap.Segment
-	if err := s.Parse(want, worldOps); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Parse(want, worldOps))
 	q := ddp.QueueAt(7)
 	if route, err := RouteOf(s.Op, s.Untagged.QN); route != RouteControl || err != nil {
 		t.Errorf("goes to %v, %v", route, err)

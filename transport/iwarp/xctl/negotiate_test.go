@@ -10,9 +10,7 @@ import (
 func mustOffer(t testing.TB, b Block, upper string) []byte {
 	t.Helper()
 	p, err := b.Offer(nil, []byte(upper))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -45,9 +43,7 @@ func TestBothSidesAgree(t *testing.T) {
 			t.Errorf("%s: the responder has %+v, %q, %v", c.name, ans.Agreed, upper, err)
 		}
 		reply, err := ans.AppendTo(nil, []byte("reply"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a, upper, err := c.offers.Settle(reply)
 		want := c.asked
 		want.Caps = ans.Caps

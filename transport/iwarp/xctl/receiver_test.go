@@ -138,9 +138,7 @@ func TestBackoffDoublesUntilADelivery(t *testing.T) {
 		}
 		r.Advance(h, 0)
 		msn++
-		if err := in.Resume(Resume{3, msn}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Resume(Resume{3, msn}))
 	}
 }
 

@@ -122,9 +122,7 @@ func (l *reserveLink) hear() {
 	}
 	answer, wake, err := l.mine.Heard(l.back[0])
 	l.back = l.back[1:]
-	if err != nil {
-		l.w.t.Fatal(err)
-	}
+	must(l.w.t, err)
 	if answer {
 		l.there = append(l.there, l.mine.Return())
 	}
@@ -259,9 +257,7 @@ func TestStrangersLeaveOctetsToOthers(t *testing.T) {
 		for n > 0 {
 			m := min(n, int(s.Bound()-s.arrived))
 			if m == 0 {
-				if err := s.Returned(Return{Returned: s.returned, Want: uint32(n)}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Returned(Return{Returned: s.returned, Want: uint32(n)}))
 				if m = min(n, int(s.Bound()-s.arrived)); m < n {
 					t.Fatalf("%d octets for a message of %d", m, n)
 				}
@@ -284,9 +280,7 @@ func TestStrangersLeaveOctetsToOthers(t *testing.T) {
 	for range strangers {
 		s := r.Join(func() {})
 		all = append(all, s)
-		if err := s.Returned(Return{Want: most}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Returned(Return{Want: most}))
 	}
 	if n := served(); n != total/2/most {
 		t.Errorf("%d strangers were advanced a message", n)
@@ -341,9 +335,7 @@ func TestReservationRefuses(t *testing.T) {
 		}
 	}
 	_, s = join()
-	if err := s.Returned(Return{Returned: 1000}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Returned(Return{Returned: 1000}))
 	if err := s.Returned(Return{Returned: 999}); err == nil {
 		t.Error("fewer octets returned than before")
 	}

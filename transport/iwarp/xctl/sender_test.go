@@ -35,16 +35,12 @@ func outcomes(s *Sender) (list []Outcome) {
 
 func mustCredit(t *testing.T, s *Sender, delivered, limit uint32) {
 	t.Helper()
-	if err := s.Credit(Credit{s.srq, delivered, limit}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Credit(Credit{s.srq, delivered, limit}))
 }
 
 func mustNAK(t *testing.T, s *Sender, now time.Time, n NAK) {
 	t.Helper()
-	if err := s.NAK(n, now); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.NAK(n, now))
 }
 
 func TestSenderStopsAtTheLimit(t *testing.T) {
@@ -298,19 +294,13 @@ func TestRetriesEndThoughDroppedNumbersAreAcknowledged(t *testing.T) {
 	msn := s.Begin(7)
 	s.End()
 	for range 2 {
-		if err := s.NAK(NAK{SRQ: 1, MSN: msn, Code: NAKNotReady, Info: 16}, now); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.NAK(NAK{SRQ: 1, MSN: msn, Code: NAKNotReady, Info: 16}, now))
 		s.Resume()
 		_, msn = s.Replay()
 		s.End()
-		if err := s.Credit(Credit{1, msn - 1, 16}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Credit(Credit{1, msn - 1, 16}))
 	}
-	if err := s.NAK(NAK{SRQ: 1, MSN: msn, Code: NAKNotReady, Info: 16}, now); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.NAK(NAK{SRQ: 1, MSN: msn, Code: NAKNotReady, Info: 16}, now))
 	if o, ok := s.Pop(); !ok || o.ID != 7 || o.Code != NAKNotReady {
 		t.Fatalf("%+v, %v", o, ok)
 	}
@@ -420,12 +410,18 @@ func TestIdleSenderIsSmall(t *testing.T) {
 		t.Errorf("delivered before it was sent: %v", err)
 	}
 	for _, c := range []Credit{{1, burst, burst + 200}, {1, 3, 4}} {
-		if err := r.Credit(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Credit(c))
 	}
 	s = r.Sender(1, 8, 0)
 	if s.Begin(7) != burst+1 || s.limit != burst+200 || s.acked != burst {
 		t.Errorf("%+v", s)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
 	}
 }

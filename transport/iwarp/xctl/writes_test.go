@@ -42,9 +42,7 @@ func TestWriteOutcomesKeepTheOrder(t *testing.T) {
 			t.Fatalf("ordinal %d", n)
 		}
 	}
-	if err := errors.Join(s.Error(WriteError{Ordinal: 3, Cause: rdmap.CauseDDPBounds}), s.Ack(WriteAck{2})); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Error(WriteError{Ordinal: 3, Cause: rdmap.CauseDDPBounds}), s.Ack(WriteAck{2})))
 	var got []WriteOutcome
 	for o, ok := s.Pop(); ok; o, ok = s.Pop() {
 		got = append(got, o)
