@@ -12,19 +12,11 @@ func TestGoldens(t *testing.T) {
 	t.Parallel()
 	request := func(p Params) []byte {
 		i, err := NewInitiator(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return i.AppendRequest(nil)
 	}
 	reply := func(p Params, golden string) []byte {
-		r, err := NewResponder(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Feed(hexfile.Read(t, golden)); err != nil {
-			t.Fatal(err)
-		}
+		r := asked(t, p, hexfile.Read(t, golden))
 		if _, err := r.Accept(p); err != nil && err != ErrDepth {
 			t.Fatal(err)
 		}
@@ -46,5 +38,13 @@ func TestGoldens(t *testing.T) {
 		if want := hexfile.Read(t, name); !bytes.Equal(got, want) {
 			t.Errorf("%s is\n%x, want\n%x", name, got, want)
 		}
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
 	}
 }

@@ -12,9 +12,7 @@ import (
 func initiate(t testing.TB, p Params, octets []byte, step int) (rest int, s *Settled, i *Initiator, err error) {
 	t.Helper()
 	i, err = NewInitiator(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	i.AppendRequest(nil)
 	for len(octets) > 0 && s == nil && err == nil {
 		var n int
@@ -43,9 +41,7 @@ func TestRequest(t *testing.T) {
 		{"revision 1", hexRequest + "40 01 0002 6869", Params{Rev: 1, IRD: 1, ORD: 1, CRC: true, PeerToPeer: true, Private: []byte("hi")}},
 	} {
 		i, err := NewInitiator(c.p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := i.AppendRequest([]byte("x")); !bytes.Equal(got[1:], unhex(t, c.want)) {
 			t.Errorf("%s\n%x, want\n%x", c.name, got[1:], unhex(t, c.want))
 		}

@@ -10,13 +10,9 @@ import (
 func negotiate(t testing.TB, ip, rp Params) (is, rs *Settled, ierr, rerr error) {
 	t.Helper()
 	i, err := NewInitiator(ip)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := NewResponder(rp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, rerr = r.Feed(i.AppendRequest(nil)); rerr == nil {
 		rs, rerr = r.Accept(rp)
 	}
@@ -124,13 +120,9 @@ func TestSecondAttemptWithRevision1(t *testing.T) {
 	old := Params{Rev: 1, IRD: 2, ORD: 2}
 	p := Params{IRD: 4, ORD: 4, PeerToPeer: true, Private: []byte("hi")}
 	i, err := NewInitiator(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := NewResponder(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := r.Feed(i.AppendRequest(nil)); err != ErrRevision || r.Reply() != nil || !i.RetryRev1() {
 		t.Fatalf("first attempt: %v, Reply %x, retry %v", err, r.Reply(), i.RetryRev1())
 	}

@@ -14,9 +14,7 @@ import (
 func respond(t testing.TB, p Params, octets []byte, step int) (reply []byte, s *Settled, err error) {
 	t.Helper()
 	r, err := NewResponder(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for len(octets) > 0 && err == nil {
 		n := min(step, len(octets))
 		var q *Request
@@ -30,6 +28,16 @@ func respond(t testing.TB, p Params, octets []byte, step int) (reply []byte, s *
 		s, err = r.Accept(p)
 	}
 	return r.Reply(), s, err
+}
+
+// asked is a responder that a Request has come to.
+func asked(t testing.TB, p Params, request []byte) *Responder {
+	t.Helper()
+	r, err := NewResponder(p)
+	must(t, err)
+	_, err = r.Feed(request)
+	must(t, err)
+	return r
 }
 
 // settledByRTR is settled of terms with these kinds of RTR.
@@ -154,9 +162,7 @@ func TestResponderIsSilentTowardsStrangers(t *testing.T) {
 		{"half a Reply", "MPA ID Rep F0", 13, ErrKey},
 	} {
 		r, err := NewResponder(Params{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range c.at {
 			q, err := r.Feed([]byte(c.octets[i : i+1]))
 			if want := error(nil); i == c.at-1 && err != c.want || i < c.at-1 && err != want || q != nil {
@@ -175,9 +181,7 @@ func TestResponderWaits(t *testing.T) {
 	request := unhex(t, hexRequest+"10 02 0008 0001 0001 61626364")
 	for n := range request {
 		r, err := NewResponder(Params{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if q, err := r.Feed(request[:n]); q != nil || err != nil || r.Reply() != nil {
 			t.Errorf("%d octets: %+v, %v, Reply %x", n, q, err, r.Reply())
 		}
@@ -196,9 +200,7 @@ func TestResponderRefusesPipelining(t *testing.T) {
 	request := unhex(t, frames[0].hex)
 	for _, pieces := range [][][]byte{{append(bytes.Clone(request), 0)}, {request, {0}}, split(append(bytes.Clone(request), 0), 1)} {
 		r, err := NewResponder(Params{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, b := range pieces {
 			_, err = r.Feed(b)
 			if (i == len(pieces)-1) != (err != nil) {
@@ -217,9 +219,7 @@ func TestResponderRefusesPipelining(t *testing.T) {
 func TestUpperLayerSeesTheRequest(t *testing.T) {
 	t.Parallel()
 	r, err := NewResponder(Params{IRD: 1, ORD: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := &Request{Rev: 2, CRC: true, Markers: true, Enhanced: true, Private: []byte("hi"),
 		Peer: Prefix{IRD: 1, ORD: 2, PeerToPeer: true, RTR: RTRRead}}
 	q, err := r.Feed(unhex(t, hexRequest+"d0 02 0006 8001 4002 6869"))
@@ -249,13 +249,7 @@ func TestUpperLayerRejects(t *testing.T) {
 		{"the longest reason in revision 1", "00 01 0000", "20 01 0100" + strings.Repeat("77", 256), Params{}, reason, nil},
 		{"a longer one than the listener's limit", "00 01 0000", "", Params{MaxPrivate: 8}, reason[:9], ErrPrivate},
 	} {
-		r, err := NewResponder(c.p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Feed(unhex(t, hexRequest+c.request)); err != nil {
-			t.Fatal(err)
-		}
+		r := asked(t, c.p, unhex(t, hexRequest+c.request))
 		if err := r.Reject(c.reason); !errors.Is(err, c.err) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.err)
 		}
@@ -283,13 +277,7 @@ func TestUpperLayerRejects(t *testing.T) {
 // What does not fit siw is refused before anything happens.
 func TestAcceptChecksItsParameters(t *testing.T) {
 	t.Parallel()
-	r, err := NewResponder(Params{IRD: 1, ORD: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Feed(unhex(t, frames[0].hex)); err != nil {
-		t.Fatal(err)
-	}
+	r := asked(t, Params{IRD: 1, ORD: 1}, unhex(t, frames[0].hex))
 	for _, c := range []struct {
 		p    Params
 		want error
@@ -311,13 +299,7 @@ func TestAcceptChecksItsParameters(t *testing.T) {
 // The terms may depend on who asks: here markers are refused after all.
 func TestAcceptRefusesMarkers(t *testing.T) {
 	t.Parallel()
-	r, err := NewResponder(Params{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Feed(unhex(t, hexRequest+"80 01 0000")); err != nil {
-		t.Fatal(err)
-	}
+	r := asked(t, Params{}, unhex(t, hexRequest+"80 01 0000"))
 	if s, err := r.Accept(Params{NoMarkers: true}); s != nil || err != ErrMarkers {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -12,9 +12,7 @@ func sealedPair(t *testing.T) (p Params, request, reply []byte) {
 	t.Helper()
 	p = Params{IRD: 4, ORD: 4, CRC: true, PeerToPeer: true, Private: []byte("what is private"), Seal: true}
 	i, err := NewInitiator(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request = i.AppendRequest([]byte("before"))[len("before"):]
 	accepts := p
 	accepts.Seal = false
@@ -95,16 +93,11 @@ func TestSealsAreNotAskedOfPlainPeers(t *testing.T) {
 func TestRejectIsSealed(t *testing.T) {
 	t.Parallel()
 	p, request, _ := sealedPair(t)
-	r, _ := NewResponder(p)
-	if _, err := r.Feed(request); err != nil {
-		t.Fatal(err)
-	}
+	r := asked(t, p, request)
 	if err := r.Reject(make([]byte, MaxReplyPrivate-PrefixLen-SealLen+1)); !errors.Is(err, ErrPrivate) {
 		t.Errorf("Reject: %v", err)
 	}
-	if err := r.Reject([]byte("no")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Reject([]byte("no")))
 	sealed, err := unseal(r.Reply())
 	var rejected *RejectedError
 	i, _ := NewInitiator(p)
