@@ -37,9 +37,7 @@ func TestCreateInitiator(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if n := p.Used().Initiators; n != 0 {
-		t.Errorf("%d initiators", n)
-	}
+	same(t, "initiators", p.Used().Initiators, 0)
 	i, err := p.CreateInitiator(good)
 	g.ok(err)
 	info, err := i.Query()
@@ -70,14 +68,11 @@ func TestCreateTarget(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if n := g.Stats().TotalTargets(); n != 0 {
-		t.Errorf("%d targets", n)
-	}
+	same(t, "targets", g.Stats().TotalTargets(), 0)
 }
 
 func TestOpenTarget(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	p, foreign := g.process("p", f), g.process("foreign", g.file("other"))
 	r, dead := p.target(), p.target()
@@ -107,9 +102,7 @@ func TestOpenTarget(t *testing.T) {
 
 // A protection domain stays while regions are mapped in it.
 func TestProtectionDomainWithRegions(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	m, err := p.pd.RegMR(make([]byte, 64), mr.RemoteRead, 0)
 	g.ok(err)
 	other, err := p.AllocPD()
@@ -127,9 +120,7 @@ func TestProtectionDomainWithRegions(t *testing.T) {
 }
 
 func TestCreateCQ(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	_, err := p.CreateCQ(0)
 	g.want(err, syscall.EINVAL)
 	g.ok(p.cq.Close(ctx))

@@ -11,9 +11,7 @@ import (
 )
 
 func TestCommunicationIsEstablishedOnceInEachLife(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
 	g.ok(tgt.Raise(EventCommEstablished, nil))
 	g.ok(tgt.Raise(EventCommEstablished, nil))
@@ -61,9 +59,7 @@ func TestConnectionsOfASuspendedTarget(t *testing.T) {
 }
 
 func TestIncarnationIsThatOfTheHostThatIsUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	g.HostUp(hostA, 1)
 	r := p.target()
 	_, err := p.EnsureConnected(p.dom, r.Number, upAttr(peer(1))) // says no incarnation
@@ -77,9 +73,7 @@ func TestIncarnationIsThatOfTheHostThatIsUp(t *testing.T) {
 }
 
 func TestMissingComparesBothEnds(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
 	old := tgt.ref
 	old.Generation--
@@ -103,9 +97,7 @@ func TestMissingComparesBothEnds(t *testing.T) {
 
 // Nothing says that the clock never goes back.
 func TestDeadlinesKeepTheirOrder(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	late, _ := p.up(peer(1))
 	early, _ := p.up(peer(2))
 	now := g.clk.now()
@@ -120,9 +112,7 @@ func TestDeadlinesKeepTheirOrder(t *testing.T) {
 }
 
 func TestOldestDeadMayBeATombstone(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	start := g.clk.now()
 	for n := range uint32(2) {
 		tgt, _ := p.up(peer(n))
@@ -136,8 +126,7 @@ func TestOldestDeadMayBeATombstone(t *testing.T) {
 }
 
 func TestConnectWithoutHostUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	g.advertised("p", g.file("job"), serviceID)
 	_, old := g.connected(request(peer(1), serviceID))
 	r := request(peer(1), serviceID)
@@ -150,8 +139,7 @@ func TestConnectWithoutHostUp(t *testing.T) {
 }
 
 func TestOneMoreServiceBehindATargetIsARegistration(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Limits: Limits{Registrations: 1}})
+	g := parallelRig(t, Config{Limits: Limits{Registrations: 1}})
 	f := g.file("job")
 	g.advertised("p", f, 1)
 	other, _, _ := g.advertised("other", f, 2)
@@ -162,17 +150,13 @@ func TestOneMoreServiceBehindATargetIsARegistration(t *testing.T) {
 	}
 	g.ok(other.Unregister(ctx, other.dom, busy.Number))
 	g.connected(request(peer(1), 2))
-	if n := tgt.Info().Registered; n != 2 {
-		t.Errorf("%d registered", n)
-	}
+	same(t, "registered", tgt.Info().Registered, 2)
 }
 
 // While it waits for the session to acknowledge an event, a service that is being
 // withdrawn finds nobody any more.
 func TestWithdrawStopsFirst(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	v, err := p.Advertise(ServiceAttr{ID: 5, Domain: p.dom})
 	g.ok(err)
 	g.want(p.dom.Close(), ErrBusy) // a service is a reference
@@ -192,9 +176,7 @@ func TestWithdrawStopsFirst(t *testing.T) {
 }
 
 func TestADestroyedQueueLeavesNoEvents(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
 	q := p.srq(1)
 	posted(t, q, 1)
@@ -209,9 +191,7 @@ func TestADestroyedQueueLeavesNoEvents(t *testing.T) {
 }
 
 func TestDrainedIsToldOnce(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	i := p.initiator()
 	for _, s := range []State{StateInit, StateRTR, StateRTS} {
 		a := upAttr(peer(1))
@@ -248,8 +228,7 @@ func TestRestingNumbersAreFew(t *testing.T) {
 }
 
 func TestXRCREQ19RestartsAreFewAndWaitLonger(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{RestartWait: 8 * time.Millisecond, Restarts: 10})
+	g := parallelRig(t, Config{RestartWait: 8 * time.Millisecond, Restarts: 10})
 	p := g.process("p", g.file("job"))
 	i := p.initiator()
 	seen := map[Ref]bool{i.Ref(): true}

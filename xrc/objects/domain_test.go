@@ -14,8 +14,7 @@ import (
 )
 
 func TestOpenDomain(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	s := g.session("s")
 	fresh, shared := g.file("fresh"), g.process("owner", g.file("shared"))
 	old := int(shared.dom.xrcd.file.Fd())
@@ -48,15 +47,12 @@ func TestOpenDomain(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
-	if n := g.Stats().Domains; n != 1 {
-		t.Errorf("%d domains", n)
-	}
+	same(t, "domains", g.Stats().Domains, 1)
 }
 
 // The file is what counts, not its name, the descriptor or how it is open.
 func TestDomainGoesByTheInode(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a := g.process("a", f)
 	ro, err := os.Open(f.Name())
@@ -85,8 +81,7 @@ func TestDomainGoesByTheInode(t *testing.T) {
 }
 
 func TestOneOfManyExclusiveOpenersWins(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	var won atomic.Int32
 	var wg sync.WaitGroup
@@ -106,10 +101,7 @@ func TestOneOfManyExclusiveOpenersWins(t *testing.T) {
 
 // The table of what happens in the wrong order, and what is left then.
 func TestXRCREQ40DestructionOrder(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	f := g.file("job")
-	a, b := g.process("a", f), g.process("b", f)
+	g, a, b := twoProcesses(t)
 	q := a.srq(2)
 	g.want(a.dom.Close(), ErrBusy)
 	g.ok(q.Close(ctx))
@@ -121,7 +113,7 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 	if i, err := b.QueryTarget(b.dom, r.Number); err != nil || i.Registered != 1 {
 		t.Errorf("%+v, %v", i, err)
 	}
-	spare, err := a.OpenDomain(int(f.Fd()), 0)
+	spare, err := a.OpenDomain(int(a.dom.xrcd.file.Fd()), 0)
 	g.ok(err)
 	g.ok(a.dom.Close()) // only b has something in it
 	g.want(a.dom.Close(), ErrForeign)
@@ -175,8 +167,7 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 }
 
 func TestXRCREQ43ANewDomainOfTheSameFileKnowsNoOldNumbers(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a := g.process("a", f)
 	old, srqn, tag := a.target(), a.srq(1).Num(), a.dom.Tag()

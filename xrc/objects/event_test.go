@@ -41,8 +41,7 @@ func (g *rig) sharers() (all []*process, t *Target) {
 }
 
 func TestXRCREQ24EverySessionHearsEachEventOnce(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	all, tgt := g.sharers()
 	for _, k := range []EventKind{EventCommEstablished, EventCommEstablished} {
 		g.ok(tgt.Raise(k, nil))
@@ -79,15 +78,11 @@ func TestOneOpenerEndsTheTargetForAll(t *testing.T) {
 	for _, p := range all {
 		g.events(p.Session, EventLastWQE)
 	}
-	if n := logs.FilterMessage("target modified").FilterField(zap.String("session", "opener")).Len(); n != 1 {
-		t.Errorf("%d lines name who did it", n)
-	}
+	same(t, "lines name who did it", logs.FilterMessage("target modified").FilterField(zap.String("session", "opener")).Len(), 1)
 }
 
 func TestXRCREQ25EventsSayWhatTheyAreAbout(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
 	q := p.srq(4)
 	q.reached(q.SRQ)
@@ -109,10 +104,7 @@ func TestXRCREQ25EventsSayWhatTheyAreAbout(t *testing.T) {
 }
 
 func TestXRCREQ26WhoComesLateFindsTheError(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	f := g.file("job")
-	a, b := g.process("a", f), g.process("b", f)
+	g, a, b := twoProcesses(t)
 	tgt, _ := a.up(peer(1))
 	g.ok(tgt.Raise(EventQPFatal, ErrPeerGone))
 	info, err := b.Register(b.dom, tgt.ref.Number)
@@ -125,8 +117,7 @@ func TestXRCREQ26WhoComesLateFindsTheError(t *testing.T) {
 }
 
 func TestXRCREQ27ASessionThatDoesNotReadDelaysNobody(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Limits: Limits{Events: 8}})
+	g := parallelRig(t, Config{Limits: Limits{Events: 8}})
 	f := g.file("job")
 	a, deaf := g.process("a", f), g.process("deaf", f)
 	tgt, _ := a.up(peer(1))
@@ -227,8 +218,7 @@ func TestXRCREQ29DeathDiscardsWhatWasNotAcknowledged(t *testing.T) {
 }
 
 func TestNextEventEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	s := g.session("s")
 	c, cancel := context.WithCancel(ctx)
 	cancel()

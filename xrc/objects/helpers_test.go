@@ -80,6 +80,28 @@ func newRig(t testing.TB, c Config) *rig {
 	return g
 }
 
+// parallelRig is the rig of a test that runs beside others.
+func parallelRig(t *testing.T, c Config) *rig {
+	t.Helper()
+	t.Parallel()
+	return newRig(t, c)
+}
+
+// oneProcess is a parallelRig and a process of it.
+func oneProcess(t *testing.T) (*rig, *process) {
+	t.Helper()
+	g := parallelRig(t, Config{})
+	return g, g.process("p", g.file("job"))
+}
+
+// twoProcesses is a parallelRig and two processes that have the same domain open.
+func twoProcesses(t *testing.T) (g *rig, a, b *process) {
+	t.Helper()
+	g = parallelRig(t, Config{})
+	f := g.file("job")
+	return g, g.process("a", f), g.process("b", f)
+}
+
 // empty fails unless the tables are as those of a new device.
 func (g *rig) empty() {
 	g.Helper()
@@ -276,5 +298,13 @@ func posted(t testing.TB, q *SRQ, n int) {
 		if _, err := q.PostReceive(iwarp.ReceiveRequest{ID: uint64(i)}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// same fails the test if what it got is not what it wants.
+func same[V comparable](t testing.TB, what string, got, want V) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }

@@ -9,8 +9,7 @@ import (
 // A peer that has a target in one job tries every number there is of a queue: it finds the
 // queues of that job and nothing else.
 func TestXRCREQ47APeerReachesItsOwnDomainOnly(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	x, y := g.process("x", g.file("job x")), g.process("y", g.file("job y"))
 	tgt, c := x.up(peer(1))
 	y.up(peer(2))

@@ -32,8 +32,7 @@ func (g *rig) readsBack(want Objects, zone *time.Location) {
 }
 
 func TestListTellsOfAllObjects(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Incarnation: 77, Reap: time.Second})
+	g := parallelRig(t, Config{Incarnation: 77, Reap: time.Second})
 	shared := g.file("shared")
 	a, b := g.process("a", shared), g.session("b")
 	dom, err := b.OpenDomain(-1, os.O_CREATE)
@@ -112,8 +111,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 // List makes at most as many entries of a kind as it is told to, those with the lowest numbers,
 // and counts the others.
 func TestListIsBounded(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	shared := g.file("shared")
 	a := g.process("a", shared)
 	var refs []Ref

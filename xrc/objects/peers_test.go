@@ -9,9 +9,7 @@ import (
 )
 
 func TestXRCREQ33TheEndOfAnInitiatorIsAnnounced(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, c := p.up(peer(1))
 	other, alive := p.up(peer(2))
 	later := peer(1).QP
@@ -21,13 +19,9 @@ func TestXRCREQ33TheEndOfAnInitiatorIsAnnounced(t *testing.T) {
 			t.Errorf("%v ended %d", r, n)
 		}
 	}
-	if n := g.PeerGone(hostB, peer(1).QP); n != 0 {
-		t.Errorf("another host ended %d", n)
-	}
+	same(t, "another host ended", g.PeerGone(hostB, peer(1).QP), 0)
 	g.alive(c)
-	if n := g.PeerGone(hostA, peer(1).QP); n != 1 {
-		t.Errorf("ended %d", n)
-	}
+	same(t, "ended", g.PeerGone(hostA, peer(1).QP), 1)
 	g.ended(c, ErrPeerGone)
 	g.events(p.Session, EventQPFatal, EventLastWQE)
 	if n := g.PeerGone(hostA, peer(1).QP); n != 0 || tgt.State() != StateError {
@@ -56,9 +50,7 @@ func TestXRCREQ33TheEndOfAnInitiatorIsAnnounced(t *testing.T) {
 }
 
 func TestRenameAfterSetUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	r := p.target()
 	tgt, err := g.Target(r)
 	g.ok(err)
@@ -116,9 +108,7 @@ func TestXRCREQ36OneFrameForEachPairOfHosts(t *testing.T) {
 }
 
 func TestXRCREQ38AskingChangesNothing(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	q := p.srq(4)
 	posted(t, q, 2)
 	for n := range uint32(100) {
@@ -275,12 +265,9 @@ func TestXRCREQ37WhatEndsASuspendedQueuePair(t *testing.T) {
 }
 
 func TestXRCREQ48AnotherIncarnationIsAnotherLife(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, _, _ := g.advertised("p", g.file("job"), serviceID)
-	if n := g.HostUp(hostA, incarnationA); n != 0 {
-		t.Errorf("ended %d", n)
-	}
+	same(t, "ended", g.HostUp(hostA, incarnationA), 0)
 	_, tgt := g.connected(request(peer(1), serviceID))
 	plain, c := p.up(Peer{Host: hostA, QP: Ref{Number: firstInitiator + 2}}) // nothing said of incarnations
 	_, elsewhere := p.up(Peer{Host: hostB, QP: Ref{Number: firstInitiator + 2}})
@@ -292,9 +279,7 @@ func TestXRCREQ48AnotherIncarnationIsAnotherLife(t *testing.T) {
 	if _, st := g.Connect(stale); st != StatusNotReady {
 		t.Errorf("a request of another life: %v", st)
 	}
-	if n := g.HostUp(hostA, incarnationA+1); n != 2 {
-		t.Errorf("ended %d", n)
-	}
+	same(t, "ended", g.HostUp(hostA, incarnationA+1), 2)
 	g.ended(c, ErrIncarnation)
 	g.alive(elsewhere)
 	if i := tgt.Info(); i.Attr.State != StateError || i.Cause != ErrIncarnation {
@@ -307,8 +292,7 @@ func TestXRCREQ48AnotherIncarnationIsAnotherLife(t *testing.T) {
 }
 
 func TestXRCREQ48SessionsHearThatTheDeviceIsGone(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, q, _ := g.advertised("p", g.file("job"), serviceID)
 	tgt, c := p.up(peer(1))
 	i := p.initiator()

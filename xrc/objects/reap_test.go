@@ -59,8 +59,7 @@ func TestSizeOfAQueuePair(t *testing.T) {
 // The sender is connected and killed 10,000 times. Of targets that the session has registered
 // with by itself one is dead at a time, if it handles its events.
 func TestXRCREQ34DeadTargetsDoNotPileUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Limits: Limits{Registrations: 4}})
+	g := parallelRig(t, Config{Limits: Limits{Registrations: 4}})
 	p, _, _ := g.advertised("app", g.file("job"), serviceID)
 	for n := range uint32(10000) {
 		reply, tgt := g.connected(request(peer(n), serviceID))
@@ -98,8 +97,7 @@ func TestXRCREQ34DeadTargetsDoNotPileUp(t *testing.T) {
 // Of targets that peers had made by a service nothing is left when the peer has ended, however
 // it did, though nobody reads events or lets go; the session finds that it has lost events.
 func TestXRCREQ34NobodyHasToReadEvents(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Limits: Limits{Targets: 1, Registrations: 1, Events: 2}})
+	g := parallelRig(t, Config{Limits: Limits{Targets: 1, Registrations: 1, Events: 2}})
 	p, _, v := g.advertised("app", g.file("job"), serviceID)
 	ends := []func(n uint32, tgt *Target){
 		func(n uint32, _ *Target) { g.PeerGone(hostA, peer(n).QP) },
@@ -129,8 +127,7 @@ func TestXRCREQ34NobodyHasToReadEvents(t *testing.T) {
 
 // A target that is reset is as one that is made: it counts again, if there is room.
 func TestATargetThatIsResetCountsAgain(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Limits: Limits{Targets: 1}})
+	g := parallelRig(t, Config{Limits: Limits{Targets: 1}})
 	p := g.process("p", g.file("job"))
 	tgt, _ := p.up(peer(1))
 	reset := func() error { return p.ModifyTarget(p.dom, tgt.ref.Number, Attr{State: StateReset}, MaskState) }
@@ -154,8 +151,7 @@ func TestATargetThatIsResetCountsAgain(t *testing.T) {
 }
 
 func TestXRCREQ35ADeafSessionKeepsATombstone(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	deaf, late := g.process("deaf", f), g.process("late", f)
 	tgt, _ := deaf.up(peer(1))
@@ -192,9 +188,7 @@ func TestXRCREQ35ADeafSessionKeepsATombstone(t *testing.T) {
 }
 
 func TestXRCREQ39WhatIsReapedIsTheGenerationThatWasMeant(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
 	old := tgt.ref
 	g.ok(tgt.Raise(EventQPFatal, ErrPeerGone))
@@ -220,9 +214,7 @@ func TestXRCREQ39WhatIsReapedIsTheGenerationThatWasMeant(t *testing.T) {
 }
 
 func TestXRCREQ44NumbersRest(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	seen := map[uint32]bool{}
 	generations := map[uint32]bool{}
 	var first Ref
@@ -244,15 +236,11 @@ func TestXRCREQ44NumbersRest(t *testing.T) {
 	if r := p.target(); r.Number == first.Number || len(seen) != 1<<16+1 {
 		t.Errorf("%v, %d numbers were used", r, len(seen))
 	}
-	if at := g.Stats().Resting; at != 1<<16 {
-		t.Errorf("%d at rest", at)
-	}
+	same(t, "at rest", g.Stats().Resting, 1<<16)
 }
 
 func TestXRCREQ44NumbersComeBackAfterTheirTime(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	a, b := p.target(), p.target()
 	g.ok(p.Unregister(ctx, p.dom, a.Number))
 	g.clk.advance(time.Second)
@@ -276,9 +264,7 @@ func TestXRCREQ44NumbersComeBackAfterTheirTime(t *testing.T) {
 }
 
 func TestNumbersUsedUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	g.Device.numbers[KindTarget].limit = firstTarget + 2
 	r := p.target()
 	p.target()

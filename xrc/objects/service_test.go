@@ -38,8 +38,7 @@ func (g *rig) connected(r ConnectRequest) (ConnectReply, *Target) {
 }
 
 func TestXRCREQ15ApplicationsOnlyAdvertise(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{RdAtomic: 8, MTU: 2048})
+	g := parallelRig(t, Config{RdAtomic: 8, MTU: 2048})
 	p, q, _ := g.advertised("app", g.file("job"), serviceID)
 	reply, tgt := g.connected(request(peer(1), serviceID))
 	if reply.Incarnation != g.Incarnation() || reply.MTU != 2048 || reply.RdAtomic != 8 || reply.Reused ||
@@ -58,8 +57,7 @@ func TestXRCREQ15ApplicationsOnlyAdvertise(t *testing.T) {
 }
 
 func TestXRCREQ17QueriesLeaveNothingBehind(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	p, q, v := g.advertised("app", f, serviceID)
 	for _, a := range []ServiceAttr{
@@ -105,8 +103,7 @@ func TestXRCREQ17QueriesLeaveNothingBehind(t *testing.T) {
 }
 
 func TestAdvertise(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, q, _ := g.advertised("p", g.file("job"), serviceID)
 	other, _, _ := g.advertised("other", g.file("other"), 2)
 	closed := p.srq(1)
@@ -137,8 +134,7 @@ func TestAdvertise(t *testing.T) {
 }
 
 func TestXRCREQ18ServicesOfTwoDomainsHaveTwoTargets(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	x, qx, _ := g.advertised("x", g.file("job x"), 1)
 	_, qy, _ := g.advertised("y", g.file("job y"), 2)
 	rx, tx := g.connected(request(peer(1), 1))
@@ -163,8 +159,7 @@ func TestXRCREQ18ServicesOfTwoDomainsHaveTwoTargets(t *testing.T) {
 }
 
 func TestXRCREQ19JoiningATargetThatIsGoneIsNotReady(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a, _, _ := g.advertised("a", f, 1)
 	b, _, _ := g.advertised("b", f, 2)
@@ -201,8 +196,7 @@ func TestXRCREQ19JoiningATargetThatIsGoneIsNotReady(t *testing.T) {
 }
 
 func TestXRCREQ20OneTargetForEachInitiator(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, _, _ := g.advertised("app", g.file("job"), serviceID)
 	var mu sync.Mutex
 	targets := map[Ref]int{}
@@ -251,8 +245,7 @@ func TestXRCREQ20OneTargetForEachInitiator(t *testing.T) {
 }
 
 func TestXRCREQ21ConnectedMeansReady(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, q, _ := g.advertised("app", g.file("job"), serviceID)
 	reply, tgt := g.connected(request(peer(1), serviceID))
 	g.want(g.send(tgt, reply.Answer.SRQN), errEmpty) // which is no failure of the set-up
@@ -260,14 +253,11 @@ func TestXRCREQ21ConnectedMeansReady(t *testing.T) {
 	if _, st := g.Connect(request(peer(2), serviceID)); st != StatusNotReady {
 		t.Errorf("no queue: %v", st)
 	}
-	if n := p.Used().Targets; n != 1 {
-		t.Errorf("%d targets", n)
-	}
+	same(t, "targets", p.Used().Targets, 1)
 }
 
 func TestXRCREQ22SetUpUsesNothingOfTheApplication(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, q, _ := g.advertised("app", g.file("job"), serviceID)
 	posted(t, q, 3)
 	before := q.Query()
@@ -281,8 +271,7 @@ func TestXRCREQ22SetUpUsesNothingOfTheApplication(t *testing.T) {
 }
 
 func TestXRCREQ23ConnectionsOutliveWhatSetThemUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, q, v := g.advertised("app", g.file("job"), serviceID)
 	reply, tgt := g.connected(request(peer(1), serviceID))
 	c := &conn{}
@@ -298,8 +287,7 @@ func TestXRCREQ23ConnectionsOutliveWhatSetThemUp(t *testing.T) {
 }
 
 func TestXRCREQ41NoTargetInADomainThatIsGoing(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	for range 300 {
 		p, _, _ := g.advertised("app", f, serviceID)
@@ -343,8 +331,7 @@ func TestXRCREQ41NoTargetInADomainThatIsGoing(t *testing.T) {
 }
 
 func TestXRCREQ42ServicesAreReferencesToTheDomain(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a, _, _ := g.advertised("a", f, 1)
 	b, qb, vb := g.advertised("b", f, 2)
@@ -363,15 +350,12 @@ func TestXRCREQ42ServicesAreReferencesToTheDomain(t *testing.T) {
 	g.ok(qb.Close(ctx))
 	g.want(b.dom.Close(), ErrBusy)
 	g.ok(vb.Withdraw(ctx)) // with its target
-	if n := g.Stats().TotalTargets(); n != 0 {
-		t.Errorf("%d targets", n)
-	}
+	same(t, "targets", g.Stats().TotalTargets(), 0)
 	g.ok(b.dom.Close())
 }
 
 func TestConnectStopsAtTheLimits(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Limits: Limits{Targets: 3, Registrations: 4}})
+	g := parallelRig(t, Config{Limits: Limits{Targets: 3, Registrations: 4}})
 	f := g.file("job")
 	p, _, _ := g.advertised("p", f, 1)
 	other, _, _ := g.advertised("other", f, 2)

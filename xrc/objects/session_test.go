@@ -118,8 +118,7 @@ func (b *busy) end(context.Context) error {
 }
 
 func TestXRCREQ30NewestFirstAndAgainWhileItHelps(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	s := g.session("s")
 	var log []string
 	for _, b := range []*busy{{name: "old"}, {name: "busy", fails: 1}, {name: "new"}} {
@@ -151,8 +150,7 @@ func TestXRCREQ30NewestFirstAndAgainWhileItHelps(t *testing.T) {
 // Others send and receive through the same target while one process after the
 // other dies.
 func TestXRCREQ31DeathDisturbsNobody(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	p := g.process("p", f)
 	tgt, link := p.up(peer(1))
@@ -211,15 +209,12 @@ func TestXRCREQ32QueuesOfTheDeadAnswerAtOnce(t *testing.T) {
 		g.ok(victim.Session.Close(ctx))
 		start := time.Now()
 		g.want(g.send(tgt, n), ErrUnknownSRQ)
-		if d := time.Since(start); d != 0 {
-			t.Errorf("after %v", d)
-		}
+		same(t, "after", time.Since(start), 0)
 	})
 }
 
 func TestXRCREQ46LimitsOfASession(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Sessions: 2})
+	g := parallelRig(t, Config{Sessions: 2})
 	f := g.file("job")
 	owner := g.process("owner", f)
 	var targets []Ref

@@ -13,9 +13,7 @@ import (
 // A shared receive queue with a sink takes no receives, completes nowhere, and has a number of
 // its own kind. Targets of its domain find it like any other, until its session ends.
 func TestQueueWithASink(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	for field, a := range map[string]SRQAttr{
 		"Sink":   {Domain: p.dom, PD: p.pd, Sink: true, CQ: p.cq},
 		"Sink\n": {Domain: p.dom, PD: p.pd, Sink: true, MaxWR: 1},
@@ -54,9 +52,7 @@ func TestQueueWithASink(t *testing.T) {
 // A session that shares a domain has a handle of its own: the domain lives as long as either,
 // and targets that the one makes are registered with by the other.
 func TestSharedDomain(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	s := g.session("other")
 	dom, err := s.ShareDomain(p.dom)
 	g.ok(err)
@@ -67,23 +63,17 @@ func TestSharedDomain(t *testing.T) {
 	_, err = s.Register(dom, r.Number)
 	g.ok(err)
 	g.ok(p.Session.Close(ctx))
-	if n := g.Stats().TotalTargets(); n != 1 {
-		t.Errorf("%d targets: the other session is registered", n)
-	}
+	same(t, "targets: the other session is registered", g.Stats().TotalTargets(), 1)
 	_, err = s.ShareDomain(p.dom)
 	g.want(err, ErrForeign)
 	g.ok(s.Unregister(ctx, dom, r.Number))
 	g.ok(dom.Close())
-	if n := g.Stats().Domains; n != 0 {
-		t.Errorf("%d domains", n)
-	}
+	same(t, "domains", g.Stats().Domains, 0)
 }
 
 // Queue pairs of which each set-up tells are not asked for; others are.
 func TestImpliedQueuePairsAreNotAskedFor(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	r, err := p.CreateTarget(TargetAttr{Domain: p.dom, Implied: true})
 	g.ok(err)
 	p.connect(r, peer(1))
@@ -96,9 +86,7 @@ func TestImpliedQueuePairsAreNotAskedFor(t *testing.T) {
 // A queue pair whose peer has another one now goes on with that, under its own name; one that
 // is connected does not.
 func TestRename(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	tgt, c := p.up(peer(1))
 	was := tgt.Info().Ref
 	g.want(tgt.Rename(peer(2)), ErrState)
@@ -115,9 +103,7 @@ func TestRename(t *testing.T) {
 	g.alive(c)
 	next := &conn{}
 	g.ok(tgt.Attach(next))
-	if n := g.PeerGone(hostA, peer(2).QP); n != 1 {
-		t.Errorf("the end of the new one ended %d", n)
-	}
+	same(t, "the end of the new one ended", g.PeerGone(hostA, peer(2).QP), 1)
 	g.ended(next, ErrPeerGone)
 	g.events(p.Session, EventQPFatal, EventLastWQE)
 	g.ok(p.Unregister(context.Background(), p.dom, was.Number))

@@ -49,8 +49,7 @@ func TestCreateSRQ(t *testing.T) {
 }
 
 func TestPostReceive(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	p, other := g.process("p", g.file("job")), g.process("other", g.file("other"))
 	q := p.srq(5)
 	m, err := p.pd.RegMR(make([]byte, 64), mr.LocalWrite, 0)
@@ -104,8 +103,7 @@ func TestCompletionQueueEndsBeforeItsSRQ(t *testing.T) {
 }
 
 func TestResizeSRQ(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{MaxWR: 32, Limits: Limits{Receives: 40}})
+	g := parallelRig(t, Config{MaxWR: 32, Limits: Limits{Receives: 40}})
 	p := g.process("p", g.file("job"))
 	q := p.srq(8)
 	posted(t, q, 6)
@@ -146,8 +144,7 @@ func TestResizeSRQ(t *testing.T) {
 // A queue whose completions have nowhere to go gives no more receives, and its
 // initiators fail; the target, which others use, does not.
 func TestOverrunCompletionQueue(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	p, other := g.process("p", f), g.process("other", f)
 	_, c := other.up(peer(1))

@@ -68,9 +68,7 @@ func (p *process) at(typ Type, s State) modifiable {
 // Every pair of states, for both types: those of the table work, all others are
 // refused with nothing changed.
 func TestTransitions(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	_, p := oneProcess(t)
 	allowed := map[[2]State]bool{
 		{StateReset, StateInit}: true, {StateInit, StateRTR}: true, {StateRTR, StateRTS}: true,
 		{StateRTS, StateSQD}: true, {StateSQD, StateRTS}: true,
@@ -105,8 +103,7 @@ func TestTransitions(t *testing.T) {
 }
 
 func TestXRCREQ11TargetsReceiveFromRTROn(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	a := g.process("a", g.file("job"))
 	q := a.srq(8)
 	posted(t, q, 8)
@@ -136,9 +133,7 @@ func TestXRCREQ11TargetsReceiveFromRTROn(t *testing.T) {
 // One attribute after the other is left out, and one after the other is too
 // much, in each transition.
 func TestXRCREQ12EachAttributeBit(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	_, p := oneProcess(t)
 	for _, typ := range []Type{TypeInitiator, TypeTarget} {
 		foreign := Mask(responding)
 		if typ == TypeTarget {
@@ -186,8 +181,7 @@ func TestXRCREQ12EachAttributeBit(t *testing.T) {
 }
 
 func TestAttributeValues(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{MTU: 4096})
+	g := parallelRig(t, Config{MTU: 4096})
 	p := g.process("p", g.file("job"))
 	for _, c := range []struct {
 		name string
@@ -232,9 +226,7 @@ func TestAttributeValues(t *testing.T) {
 }
 
 func TestXRCREQ13DepthOfReadsMayBeZero(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	r := p.target()
 	a := upAttr(peer(1))
 	a.MaxDestRdAtomic, a.Access = 0, mr.RemoteWrite|mr.LocalWrite
@@ -254,8 +246,7 @@ func TestXRCREQ13DepthOfReadsMayBeZero(t *testing.T) {
 }
 
 func TestXRCREQ14OneOfManyBringsTheTargetUp(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	first := g.process("first", f)
 	r := first.target()
@@ -310,9 +301,7 @@ func TestXRCREQ14OneOfManyBringsTheTargetUp(t *testing.T) {
 }
 
 func TestInitiatorPostsFromRTSOn(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	p := g.process("p", g.file("job"))
+	g, p := oneProcess(t)
 	i := p.initiator()
 	for _, s := range []State{StateReset, StateInit, StateRTR, StateRTS, StateSQD, StateError} {
 		if s != StateReset {

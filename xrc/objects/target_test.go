@@ -8,10 +8,7 @@ import (
 )
 
 func TestXRCREQ1TargetOutlivesItsCreator(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	f := g.file("job")
-	a, b := g.process("a", f), g.process("b", f)
+	g, a, b := twoProcesses(t)
 	q := b.srq(4)
 	posted(t, q, 1)
 	tgt, c := a.up(peer(1))
@@ -24,8 +21,7 @@ func TestXRCREQ1TargetOutlivesItsCreator(t *testing.T) {
 }
 
 func TestXRCREQ2CreatorIsRegisteredFromTheBeginning(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	a := g.process("a", g.file("job"))
 	r := a.target()
 	info, err := a.QueryTarget(a.dom, r.Number)
@@ -40,8 +36,7 @@ func TestXRCREQ2CreatorIsRegisteredFromTheBeginning(t *testing.T) {
 }
 
 func TestXRCREQ3RegisterNeedsTheDomainAndALiveTarget(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a, b, other := g.process("a", f), g.process("b", f), g.process("other", g.file("other"))
 	r, dead := a.target(), a.target()
@@ -83,10 +78,7 @@ func TestXRCREQ3RegisterNeedsTheDomainAndALiveTarget(t *testing.T) {
 }
 
 func TestXRCREQ4NumbersRegisterOnceHandlesCount(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	f := g.file("job")
-	a, b := g.process("a", f), g.process("b", f)
+	g, a, b := twoProcesses(t)
 	r := a.target()
 	for range 3 {
 		info, err := b.Register(b.dom, r.Number)
@@ -113,8 +105,7 @@ func TestXRCREQ4NumbersRegisterOnceHandlesCount(t *testing.T) {
 }
 
 func TestXRCREQ5StrangersCannotUnregister(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a, b, c := g.process("a", f), g.process("b", f), g.process("c", f)
 	tgt, link := a.up(peer(1))
@@ -132,8 +123,7 @@ func TestXRCREQ5StrangersCannotUnregister(t *testing.T) {
 }
 
 func TestXRCREQ6LastUnregisterDestroysTheTarget(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	a := g.process("a", g.file("job"))
 	q := a.srq(1)
 	posted(t, q, 1)
@@ -192,10 +182,7 @@ func TestXRCREQ7RegisterRacesLastUnregister(t *testing.T) {
 }
 
 func TestXRCREQ8NumbersAndHandlesAreOneReferenceSet(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	f := g.file("job")
-	a, b := g.process("a", f), g.process("b", f)
+	g, a, b := twoProcesses(t)
 	tgt, c := a.up(peer(1))
 	h, err := b.OpenTarget(b.dom, tgt.ref.Number)
 	g.ok(err)
@@ -217,8 +204,7 @@ func TestXRCREQ8NumbersAndHandlesAreOneReferenceSet(t *testing.T) {
 }
 
 func TestXRCREQ9AllWhoAreRegisteredSeeTheSame(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
+	g := parallelRig(t, Config{})
 	f := g.file("job")
 	a, b, c := g.process("a", f), g.process("b", f), g.process("c", f)
 	tgt, _ := a.up(peer(3))
@@ -247,10 +233,7 @@ func TestXRCREQ9AllWhoAreRegisteredSeeTheSame(t *testing.T) {
 }
 
 func TestXRCREQ10DeliveryNeedsNoRegistration(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	f := g.file("job")
-	a, b := g.process("a", f), g.process("b", f)
+	g, a, b := twoProcesses(t)
 	tgt, _ := a.up(peer(1))
 	q := b.srq(4)
 	posted(t, q, 3)
