@@ -12,7 +12,6 @@ import (
 // that somebody posts later and that is refused, before the message has found
 // memory, is nothing to it.
 func TestMessageBuildsOnItsOwnWritesOnly(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		remote, local, dst := server.reg(8192, allRights), client.reg(8192, 0), server.reg(8192, mr.LocalWrite)

@@ -10,7 +10,6 @@ import (
 // ask for the next one when it has an answer whole, which may be before the
 // system call that has written the answer returns.
 func TestReadsAtTheLimitAreNeverRefused(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		const limit, size = 8, 32 << 10
 		for _, crc := range []bool{false, true} {

@@ -4,7 +4,6 @@ package iwarp
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -16,32 +15,25 @@ import (
 func TestDeregWaitsForSections(t *testing.T) {
 	t.Parallel()
 	for name, revoked := range map[string]bool{"live": false, "revoked": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e := newEnd(t, openDevice(t, Config{}), QPConfig{})
-				m := e.reg(64, mr.LocalWrite|mr.RemoteWrite)
-				section := e.dev.regions.NewReader("test", nil)
-				t.Cleanup(section.Close)
-				section.Enter()
-				if _, fault := section.Check(&mr.Request{Key: m.Key(), Domain: e.pd.domain, Rights: mr.RemoteWrite, Addr: m.Base(), Len: 1}); fault != mr.None {
-					t.Fatal(fault)
-				}
-				if revoked { // as for a Send with Invalidate, which has the key dead while the section goes on
-					if err := e.pd.owner.Free(m.Key()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-				defer cancel()
-				if err := m.Dereg(ctx); !errors.Is(err, mr.ErrInterrupted) {
-					t.Errorf("in a section: %v", err)
-				}
-				section.Leave()
-				if err := e.pd.owner.Barrier(within(t)); err != nil {
-					t.Error(err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			e := newEnd(t, openDevice(t, Config{}), QPConfig{})
+			m := e.reg(64, mr.LocalWrite|mr.RemoteWrite)
+			section := e.dev.regions.NewReader("test", nil)
+			t.Cleanup(section.Close)
+			section.Enter()
+			if _, fault := section.Check(&mr.Request{Key: m.Key(), Domain: e.pd.domain, Rights: mr.RemoteWrite, Addr: m.Base(), Len: 1}); fault != mr.None {
+				t.Fatal(fault)
+			}
+			if revoked { // as for a Send with Invalidate, which has the key dead while the section goes on
+				must(t, e.pd.owner.Free(m.Key()))
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			defer cancel()
+			wantErr(t, "in a section", m.Dereg(ctx), mr.ErrInterrupted)
+			section.Leave()
+			if err := e.pd.owner.Barrier(within(t)); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -14,7 +14,6 @@ import (
 // A message that is offered so often and no more fails when its queue stays dry; those of
 // others that wait for the same queue go on, also those before it.
 func TestMessagesAreOfferedAsOftenAsTheySay(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		dst := server.reg(100, mr.LocalWrite)
@@ -44,7 +43,6 @@ func TestMessagesAreOfferedAsOftenAsTheySay(t *testing.T) {
 // What its program gives up does not wait any more, and is not delivered; a message to
 // another queue, and others to the same, are not concerned.
 func TestAbandonedMessagesAreNotDelivered(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		dst := server.reg(100, mr.LocalWrite)
@@ -73,7 +71,6 @@ func TestAbandonedMessagesAreNotDelivered(t *testing.T) {
 
 // A request's own bound of its segments counts where it is the smaller one.
 func TestSegmentsAreAsShortAsARequestSays(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{MaxULPDU: 1000}), QPConfig{})
 		x := openExtended(t, e, true, xctl.CapTarget|xctl.CapCredit|xctl.CapSoftWrite, SharedParams{Send: true})

@@ -20,15 +20,9 @@ func TestDisconnectIsGentle(t *testing.T) {
 		e.post(50, e.reg(8, mr.LocalWrite).SGE(0, 8))
 		p := openRaw(t, e, false, crc)
 		e.flood(m, 4)
-		if err := e.qp.Disconnect(); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.qp.Disconnect(); !errors.Is(err, ErrState) {
-			t.Errorf("second Disconnect: %v", err)
-		}
-		if s := e.qp.State(); s != StateSQD {
-			t.Errorf("state %v", s)
-		}
+		must(t, e.qp.Disconnect())
+		wantErr(t, "second Disconnect", e.qp.Disconnect(), ErrState)
+		same(t, "state", e.qp.State(), StateSQD)
 		p.send(p.sendMessage([]byte("late")))
 		e.want(50, Success, OpReceive)
 		for octets := 0; octets < 1<<20; {

@@ -30,29 +30,22 @@ func TestCloseTimeout(t *testing.T) {
 		"terminated": {func(e *end, p *raw) { p.send(terminating(rdmap.NewTerminate(rdmap.CauseCatastrophic, nil))) }, rdmap.CauseCatastrophic,
 			func(p *raw) { p.closed() }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				d := openDevice(t, Config{EventLoops: 1, CloseTimeout: patience})
-				e := newEnd(t, d, QPConfig{})
-				p := openRaw(t, e, false, true)
-				begin := time.Now()
-				test.end(e, p)
-				test.last(p)
-				if err := e.ended(); !errors.Is(err, test.err) {
-					t.Errorf("ended by %v", err)
-				}
-				// Ours is a reset then, so that the peer's next word is answered.
-				if !eventually(30*time.Second, func() bool {
-					_, err := p.conn.Write([]byte{0})
-					return err != nil
-				}) {
-					t.Fatal("still open")
-				}
-				if took := time.Since(begin); took < patience {
-					t.Errorf("closed after %v", took)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			d := openDevice(t, Config{EventLoops: 1, CloseTimeout: patience})
+			e := newEnd(t, d, QPConfig{})
+			p := openRaw(t, e, false, true)
+			begin := time.Now()
+			test.end(e, p)
+			test.last(p)
+			wantErr(t, "ended by", e.ended(), test.err)
+			// Ours is a reset then, so that the peer's next word is answered.
+			eventually(t, "the end of the connection", func() bool {
+				_, err := p.conn.Write([]byte{0})
+				return err != nil
 			})
+			if took := time.Since(begin); took < patience {
+				t.Errorf("closed after %v", took)
+			}
 		})
 	}
 }
@@ -68,24 +61,17 @@ func TestErrorWithinTheGuardDelay(t *testing.T) {
 		"Terminate": {mpa.AppendFPDU(nil, terminating(rdmap.NewTerminate(rdmap.CauseGlobalCatastrophic, nil)), true), rdmap.CauseGlobalCatastrophic},
 		"the end":   {nil, ErrPeerClosed},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-				l := listenRaw(t)
-				done := connecting(t, e, l.addr(), ConnParams{Guard: time.Hour})
-				p := l.accept()
-				f := reply(true)
-				p.opened(p.setup(), f)
-				p.write(append(f.AppendTo(nil), test.behind...))
-				_ = p.conn.CloseWrite()
-				if err := <-done; !errors.Is(err, test.err) {
-					t.Errorf("Connect: %v", err)
-				}
-				if err := e.ended(); !errors.Is(err, test.err) {
-					t.Errorf("the queue pair: %v", err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+			l := listenRaw(t)
+			done := connecting(t, e, l.addr(), ConnParams{Guard: time.Hour})
+			p := l.accept()
+			f := reply(true)
+			p.opened(p.setup(), f)
+			p.write(append(f.AppendTo(nil), test.behind...))
+			_ = p.conn.CloseWrite()
+			wantErr(t, "Connect", <-done, test.err)
+			wantErr(t, "the queue pair", e.ended(), test.err)
 		})
 	}
 }
@@ -93,37 +79,24 @@ func TestErrorWithinTheGuardDelay(t *testing.T) {
 // A Request whose peer has gone cannot be accepted any more; nor can one that
 // the listener refused when it was closed.
 func TestAcceptTooLate(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 		ln := listen(t, e.dev)
 		p := dialRaw(t, ln.Addr())
 		p.write(request(true).AppendTo(nil))
 		in, err := ln.Accept(within(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.abort()
-		if !eventually(10*time.Second, func() bool { return in.s.phase.Load() == phaseEnded }) {
-			t.Fatal("the end was not noticed")
-		}
+		eventually(t, "the end is noticed", func() bool { return in.s.phase.Load() == phaseEnded })
 		if _, err := in.Accept(within(t), e.qp, ConnParams{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("Accept: %v", err)
 		}
-		if err := in.Reject(nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("Reject: %v", err)
-		}
-		if s := e.qp.State(); s != StateInit {
-			t.Errorf("state %v", s)
-		}
+		wantErr(t, "Reject", in.Reject(nil), ErrClosed)
+		same(t, "state", e.qp.State(), StateInit)
 		p = dialRaw(t, ln.Addr())
 		p.write(request(true).AppendTo(nil))
-		if !eventually(10*time.Second, func() bool { return len(ln.queue) == 1 }) {
-			t.Fatal("no Request")
-		}
-		if err := ln.Close(); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "a Request", func() bool { return len(ln.queue) == 1 })
+		must(t, ln.Close())
 		p.gone()
 		if _, err := ln.Accept(within(t)); !errors.Is(err, ErrClosed) {
 			t.Errorf("Accept: %v", err)
@@ -133,7 +106,6 @@ func TestAcceptTooLate(t *testing.T) {
 
 // More Requests than the backlog has room for are refused with a Reply.
 func TestBacklogIsBounded(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		d := openDevice(t, Config{EventLoops: 1, Backlog: 2})
 		ln := listen(t, d)
@@ -141,9 +113,7 @@ func TestBacklogIsBounded(t *testing.T) {
 			p := dialRaw(t, ln.Addr())
 			p.write(request(true).AppendTo(nil))
 			if i < 2 {
-				if !eventually(10*time.Second, func() bool { return len(ln.queue) == i+1 }) {
-					t.Fatal("no Request")
-				}
+				eventually(t, "a Request", func() bool { return len(ln.queue) == i+1 })
 				continue
 			}
 			if f := p.setup(); !f.Reject || !f.Enhanced || len(f.Private) != mpa.PrefixLen {
@@ -151,8 +121,6 @@ func TestBacklogIsBounded(t *testing.T) {
 			}
 			p.closed()
 		}
-		if n := d.Stats().Rejected; n != 2 {
-			t.Errorf("%d rejected", n)
-		}
+		same(t, "rejected", d.Stats().Rejected, 2)
 	})
 }

@@ -16,7 +16,6 @@ import (
 // memory beyond what was posted, and gets a Terminate behind the segment that it
 // has begun to take (MR-REQ-19).
 func TestMRREQ19TerminateReachesAPeerThatHasNotRead(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, crc := range []bool{true, false} {
 			d := openDevice(t, Config{EventLoops: 1, SendBuffer: 64 << 10})
@@ -36,9 +35,7 @@ func TestMRREQ19TerminateReachesAPeerThatHasNotRead(t *testing.T) {
 			}
 			// What the peer sends is still taken, its mistakes as well.
 			p.send(write(0, 1, []byte{1}))
-			if err := deaf.ended(); !errors.Is(err, rdmap.CauseDDPInvalidSTag) {
-				t.Errorf("ended by %v", err)
-			}
+			wantErr(t, "ended by", deaf.ended(), rdmap.CauseDDPInvalidSTag)
 			flushed := 0
 			for i, c := range deaf.rest() {
 				if c.ID != uint64(i) {
@@ -82,17 +79,14 @@ func TestEndAfterAnyOctet(t *testing.T) {
 	t.Parallel()
 	for _, crc := range []bool{true, false} {
 		for _, reset := range []bool{false, true} {
-			t.Run(fmt.Sprintf("crc %v, reset %v", crc, reset), func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					for n, length := 0, 1; n < length; n++ {
-						length = endAfter(t, v, n, crc, reset)
-					}
-					if s := v.dev.Regions().Stats(); s.Registered.Live != len(v.watched) {
-						t.Errorf("%d regions are left", s.Registered.Live)
-					}
-				})
+			inBubble(t, fmt.Sprintf("crc %v, reset %v", crc, reset), func(t *testing.T) {
+				v := newVictim(t, Config{EventLoops: 1})
+				for n, length := 0, 1; n < length; n++ {
+					length = endAfter(t, v, n, crc, reset)
+				}
+				if s := v.dev.Regions().Stats(); s.Registered.Live != len(v.watched) {
+					t.Errorf("%d regions are left", s.Registered.Live)
+				}
 			})
 		}
 	}
@@ -101,9 +95,7 @@ func TestEndAfterAnyOctet(t *testing.T) {
 // endAfter ends a conversation after n octets and returns how many it has.
 func endAfter(t *testing.T, v *victim, n int, crc, reset bool) int {
 	q, err := v.pd.CreateQP(QPConfig{SendCQ: v.cq, RecvCQ: v.cq})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v.qp = q
 	for i := range 4 {
 		v.post(uint64(100+i), v.recv.SGE(0, 64))
@@ -164,28 +156,22 @@ func TestMRREQ21PeerThatStopsInMidWrite(t *testing.T) {
 	for _, s := range streams {
 		for _, size := range []int{256, 40_000} {
 			for _, sent := range []int{1, 15, 21, 200} {
-				t.Run(fmt.Sprintf("%s/%d of %d", s.name, sent, size), func(t *testing.T) {
-					t.Parallel()
-					bubble(t, func(t *testing.T) {
-						v := newVictim(t, Config{EventLoops: 1})
-						p := openStream(t, v.end, s)
-						first := p.frame(tagged(rdmap.OpWrite, uint32(v.open.Key()), v.open.Base(), false, bytes.Repeat([]byte{1}, size)))
-						p.write(first)
-						p.send(p.read(rdmap.ReadRequest{}))
-						p.segment(rdmap.OpReadResponse) // what came before it is placed
-						second := p.frame(write(uint32(v.open.Key()), v.open.Base()+uint64(size), bytes.Repeat([]byte{2}, size)))
-						p.write(second[:sent])
-						if err := v.open.Dereg(within(t)); err != nil { // the peer goes on after it
-							t.Fatal(err)
-						}
-						copy(v.open.Bytes(), pristine)
-						p.write(second[sent:])
-						p.terminate(rdmap.CauseDDPInvalidSTag)
-						v.ended()
-						if !bytes.Equal(v.open.Bytes(), pristine) {
-							t.Fatal("bytes were placed after the invalidation")
-						}
-					})
+				inBubble(t, fmt.Sprintf("%s/%d of %d", s.name, sent, size), func(t *testing.T) {
+					v, p := streamVictim(t, s)
+					first := p.frame(tagged(rdmap.OpWrite, uint32(v.open.Key()), v.open.Base(), false, bytes.Repeat([]byte{1}, size)))
+					p.write(first)
+					p.send(p.read(rdmap.ReadRequest{}))
+					p.segment(rdmap.OpReadResponse) // what came before it is placed
+					second := p.frame(write(uint32(v.open.Key()), v.open.Base()+uint64(size), bytes.Repeat([]byte{2}, size)))
+					p.write(second[:sent])
+					must(t, v.open.Dereg(within(t))) // the peer goes on after it
+					copy(v.open.Bytes(), pristine)
+					p.write(second[sent:])
+					p.terminate(rdmap.CauseDDPInvalidSTag)
+					v.ended()
+					if !bytes.Equal(v.open.Bytes(), pristine) {
+						t.Fatal("bytes were placed after the invalidation")
+					}
 				})
 			}
 		}

@@ -14,7 +14,6 @@ import (
 // A segment that the socket has taken a part of is ended before a Terminate follows:
 // in its place a peer without a CRC would take that for the rest of a message.
 func TestSinkSegmentEndsBeforeTerminate(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, crc := range []bool{false, true} {
 			for _, size := range []int{100, 3000, 60_000} {
@@ -24,9 +23,7 @@ func TestSinkSegmentEndsBeforeTerminate(t *testing.T) {
 				msg := bytes.Repeat([]byte{0x5a}, size)
 				for {
 					n, err := e.direct(msg)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if n < size {
 						break
 					}

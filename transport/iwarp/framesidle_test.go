@@ -23,7 +23,7 @@ func TestSinkSeesToWhatCameMeanwhile(t *testing.T) {
 	}{
 		{"a ping", func(e *end) {
 			go func() { _ = e.qp.Ping(within(e.t)) }()
-			if !eventually(10*time.Second, func() bool {
+			if !holds(func() bool {
 				e.qp.mu.Lock()
 				defer e.qp.mu.Unlock()
 				return e.qp.stream.shared.backlog.Pings()
@@ -64,23 +64,20 @@ func TestSinkSeesToWhatCameMeanwhile(t *testing.T) {
 			e.qp.stream.shared.frames.want = true
 		}, func(e *end, x *extended, d *sinkRecorder) { wait(e.t, d.writable, "Writable") }},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e, d := newEnd(t, openDevice(t, Config{EventLoops: 1, CloseTimeout: time.Hour}), QPConfig{}), newSinkRecorder(t)
-				// Nothing but SendFrames sends: there is no PING after a silence.
-				x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{Silence: -1, Sink: d})
-				x.sync()
-				e.quiet()
-				if n, err := e.qp.SendFrames([]transport.Frame{messageTo(sinkNum, make([]byte, 7))}, func(port uint16) uint32 {
-					tt.during(e)
-					return queueOfPort(port)
-				}); n.Frames != 1 || err != nil {
-					t.Fatal(n, err)
-				}
-				x.incoming(rdmap.OpSend)
-				tt.after(e, x, d)
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			e, d := newEnd(t, openDevice(t, Config{EventLoops: 1, CloseTimeout: time.Hour}), QPConfig{}), newSinkRecorder(t)
+			// Nothing but SendFrames sends: there is no PING after a silence.
+			x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{Silence: -1, Sink: d})
+			x.sync()
+			e.quiet()
+			if n, err := e.qp.SendFrames([]transport.Frame{messageTo(sinkNum, make([]byte, 7))}, func(port uint16) uint32 {
+				tt.during(e)
+				return queueOfPort(port)
+			}); n.Frames != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			x.incoming(rdmap.OpSend)
+			tt.after(e, x, d)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -31,7 +30,6 @@ func openOctets(t testing.TB, caps xctl.Caps) (*end, *extended, *sinkRecorder, *
 // taken them; what is told of full tags goes before. When the peer is gone the octets
 // are free.
 func TestOctetsAreGranted(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
 		if g := has[xctl.Grant](x); len(g) > 0 || r.Granted() != 0 {
@@ -67,9 +65,7 @@ func TestOctetsAreGranted(t *testing.T) {
 		}
 		_ = x.conn.Close()
 		_ = d.ended()
-		if !eventually(10*time.Second, func() bool { return r.Granted() == 0 }) {
-			t.Errorf("%d octets granted to nobody", r.Granted())
-		}
+		eventually(t, "no octets granted to nobody", func() bool { return r.Granted() == 0 })
 		if _, err := e.qp.TellFull(7, false); err == nil {
 			t.Error("news of a connection that has ended")
 		}
@@ -98,22 +94,17 @@ func TestOctetsAreBounds(t *testing.T) {
 		}},
 		"a want longer than any message": {true, func(x *extended) { x.raw.send(x.tell(xctl.Return{Want: octetMost + 1})) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
-				if c.ready {
-					e.qp.SinkReady()
-					await[xctl.Grant](x)
-				}
-				c.send(x)
-				x.terminated(rdmap.CauseDDPNoBuffer)
-				_ = x.conn.Close()
-				_ = d.ended()
-				if !eventually(10*time.Second, func() bool { return r.Granted() == 0 }) {
-					t.Errorf("%d octets granted to nobody", r.Granted())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			e, x, d, r := openOctets(t, allCaps|xctl.CapOctets)
+			if c.ready {
+				e.qp.SinkReady()
+				await[xctl.Grant](x)
+			}
+			c.send(x)
+			x.terminated(rdmap.CauseDDPNoBuffer)
+			_ = x.conn.Close()
+			_ = d.ended()
+			eventually(t, "no octets granted to nobody", func() bool { return r.Granted() == 0 })
 		})
 	}
 }
@@ -122,18 +113,13 @@ func TestOctetsAreBounds(t *testing.T) {
 // peer is told, and Writable follows when they are there. What is asked back is returned,
 // but for what is claimed.
 func TestOctetsAreClaimed(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d, _ := openOctets(t, allCaps|xctl.CapOctets)
 		x.raw.send(x.tell(xctl.Grant{Granted: 100, Keep: xctl.KeepAll}))
 		x.sync()
-		if n := e.qp.Claim(); n != 0 {
-			t.Errorf("%d octets claimed before the sink has heard what is full", n)
-		}
+		same(t, "octets claimed before the sink has heard what is full", e.qp.Claim(), 0)
 		e.qp.SinkReady()
-		if !eventually(10*time.Second, func() bool { n := e.qp.Claim(); e.qp.Unclaim(n); return n == 100 }) {
-			t.Fatal("the octets are not there")
-		}
+		eventually(t, "the octets are there", func() bool { n := e.qp.Claim(); e.qp.Unclaim(n); return n == 100 })
 		if !e.qp.Want(100) {
 			t.Error("octets that are there are not enough")
 		}
@@ -150,9 +136,7 @@ func TestOctetsAreClaimed(t *testing.T) {
 		}
 		x.raw.send(x.tell(xctl.Full{Tag: 9, On: true}, xctl.Grant{Granted: 400, Keep: xctl.KeepAll}))
 		wait(t, d.writable, "Writable")
-		if n := e.qp.Claim(); n != 250 {
-			t.Errorf("%d octets", n)
-		}
+		same(t, "octets", e.qp.Claim(), 250)
 		if got := d.heard(); len(got) != 1 || got[0] != "tag 0x9 is full: true" {
 			t.Errorf("%q", got)
 		}
@@ -165,9 +149,7 @@ func TestOctetsAreClaimed(t *testing.T) {
 		if r := await[xctl.Return](x); r != (xctl.Return{Returned: 340}) {
 			t.Errorf("%+v", r)
 		}
-		if n := e.qp.Claim(); n != 60 {
-			t.Errorf("%d octets", n)
-		}
+		same(t, "octets", e.qp.Claim(), 60)
 		x.raw.send(x.tell(xctl.Grant{Granted: 399, Keep: xctl.KeepAll}))
 		x.terminated(rdmap.CauseDDPMSNRange)
 	})
@@ -175,7 +157,6 @@ func TestOctetsAreClaimed(t *testing.T) {
 
 // With a peer that does not grant octets there is no bound but that peer's.
 func TestOctetsWithAnOlderPeer(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d, r := openOctets(t, allCaps)
 		e.qp.SinkReady()

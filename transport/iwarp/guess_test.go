@@ -24,15 +24,11 @@ func guessAlike(t *testing.T, op Op) {
 	const base = 5 << 12
 	register := func(rights mr.Rights) *MR {
 		m, err := server.qp.pd.RegMR(make([]byte, 8192), rights, base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return m
 	}
 	given, live, readOnly, dead := register(allRights), register(allRights), register(mr.LocalWrite|mr.RemoteRead), register(allRights)
-	if err := dead.Dereg(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, dead.Dereg(within(t)))
 	regions.Give(given.Key(), regions.Peer(server.est.Remote.Addr()))
 	local := client.reg(8192, mr.LocalWrite)
 	ask := func(op Op, key mr.Key, addr uint64) WorkRequest {

@@ -4,7 +4,6 @@ package iwarp
 
 import (
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -24,9 +23,7 @@ func TestSetUpsOfAPeerAreBounded(t *testing.T) {
 		connectEnds(t, from, to, p, p)
 		kept = append(kept, connection{from, to})
 	}
-	if !eventually(10*time.Second, func() bool { return halfOpen() == 0 }) {
-		t.Errorf("%d connections that are set up count as half-open", halfOpen())
-	}
+	eventually(t, "no connection that is set up is half-open", func() bool { return halfOpen() == 0 })
 	ln := listen(t, server)
 	defer ln.Close()
 	const more = 5

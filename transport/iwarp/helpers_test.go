@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/transport/iwarp/xctl"
-
 	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
 // end is one side of a connection under test.
@@ -38,8 +37,8 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// bubble runs a test in a bubble of testing/synctest: time is virtual, and the devices of the
-// test are on a network in memory.
+// bubble runs a test, beside other tests, in a bubble of testing/synctest: time is virtual, and the
+// devices of the test are on a network in memory. What has to run alone calls memnet.Bubble.
 //
 // Whatever does not wait for a timer takes no time there. So a test that interrupts something at
 // a random time has a network with a latency (bubbleOn).
@@ -51,7 +50,14 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 // bubbleOn is bubble with a network that is set up by o.
 func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
 	t.Helper()
+	t.Parallel()
 	memnet.Bubble(t, o, f)
+}
+
+// inBubble runs a subtest in a bubble.
+func inBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, f) })
 }
 
 func openDevice(t testing.TB, cfg Config) *Device {
@@ -60,9 +66,7 @@ func openDevice(t testing.TB, cfg Config) *Device {
 		cfg.Network = n
 	}
 	d, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil && err != ErrClosed {
 			t.Error(err)
@@ -74,9 +78,7 @@ func openDevice(t testing.TB, cfg Config) *Device {
 func newEnd(t testing.TB, d *Device, cfg QPConfig) *end {
 	t.Helper()
 	pd, err := d.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return (&end{t: t, dev: d, pd: pd}).with(cfg)
 }
 
@@ -84,9 +86,7 @@ func newEnd(t testing.TB, d *Device, cfg QPConfig) *end {
 func listen(t testing.TB, d *Device) *Listener {
 	t.Helper()
 	ln, err := d.Listen(netip.AddrPortFrom(loopback, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ln
 }
 
@@ -97,12 +97,9 @@ func connectEnds(t testing.TB, client, server *end, cp, sp ConnParams) {
 	defer ln.Close()
 	accepted := accept(t, ln, server, sp)
 	var err error
-	if client.est, err = client.dev.Connect(within(t), client.qp, ln.Addr(), cp); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-accepted; err != nil {
-		t.Fatal(err)
-	}
+	client.est, err = client.dev.Connect(within(t), client.qp, ln.Addr(), cp)
+	must(t, err)
+	must(t, <-accepted)
 }
 
 // pair makes two devices and a connection between them.
@@ -119,9 +116,7 @@ const allRights = mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtom
 func (e *end) reg(n int, rights mr.Rights) *MR {
 	e.t.Helper()
 	m, err := e.pd.RegMR(make([]byte, n), rights, 0x10000)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	return m
 }
 
@@ -178,9 +173,7 @@ func (e *end) drain(ctx context.Context, comps []Completion, n int) int {
 		if got += k; got >= n {
 			return got
 		}
-		if err := e.cq.Wait(ctx); err != nil {
-			e.t.Fatal(err)
-		}
+		must(e.t, e.cq.Wait(ctx))
 	}
 }
 
@@ -198,11 +191,19 @@ func (e *end) open() bool {
 	return err == nil
 }
 
-// eventually looks again until f holds, for at most d.
-func eventually(d time.Duration, f func() bool) bool {
+// eventually waits until f holds.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	if !holds(f) {
+		t.Fatalf("not in time: %s", what)
+	}
+}
+
+// holds looks again until f does, for at most half a minute.
+func holds(f func() bool) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(d); !f(); <-tick.C {
+	for end := time.Now().Add(30 * time.Second); !f(); <-tick.C {
 		if time.Now().After(end) {
 			return false
 		}
@@ -239,14 +240,10 @@ var pristine = bytes.Repeat([]byte{untouched}, 1<<20)
 func newVictim(t testing.TB, cfg Config) *victim {
 	v := &victim{end: newEnd(t, openDevice(t, cfg), QPConfig{})}
 	other, err := v.dev.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	region := func(pd *PD, n int, rights mr.Rights) *MR {
 		m, err := pd.RegMR(bytes.Clone(pristine[:n]), rights, 0x10000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v.watched = append(v.watched, m)
 		return m
 	}
@@ -295,14 +292,10 @@ func (e *end) of(t testing.TB) *end {
 func (e *end) with(cfg QPConfig) *end {
 	e.t.Helper()
 	cq, err := e.dev.CreateCQ(4096)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	cfg.SendCQ, cfg.RecvCQ = cq, cq
 	q, err := e.pd.CreateQP(cfg)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	return &end{t: e.t, dev: e.dev, pd: e.pd, cq: cq, qp: q}
 }
 
@@ -359,9 +352,7 @@ func (q *queueMap) remove(n uint32) {
 func (q *queueMap) end(t testing.TB, s *SRQ) {
 	t.Helper()
 	q.remove(s.Num())
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 }
 
 // srq makes a shared receive queue with a completion queue of its own.
@@ -372,9 +363,7 @@ func (q *queueMap) srq(e *end, n uint32, cfg SRQConfig) *SRQ {
 	}
 	cfg.Number = n
 	s, err := e.pd.CreateSRQ(cfg)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	q.mu.Lock()
 	if q.m == nil {
 		q.m = make(map[uint32]*SRQ)
@@ -407,19 +396,23 @@ func sharedPair(t testing.TB, cfg Config, cp, sp ConnParams) (client, server *en
 	return client, server, queues
 }
 
+// inUse is how much memory is in use.
+func inUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 // flood sends until the connection ends, and tells how much memory that took.
 func (x *extended) flood(ulpdus func(i int) []byte) {
 	x.t.Helper()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	before := inUse()
 	for i := 0; ; i++ {
 		select {
 		case <-x.e.qp.Done():
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			if after.HeapAlloc > before.HeapAlloc+64<<20 {
-				x.t.Errorf("%d MiB more", (after.HeapAlloc-before.HeapAlloc)>>20)
+			if after := inUse(); after > before+64<<20 {
+				x.t.Errorf("%d MiB more", (after-before)>>20)
 			}
 			return
 		default:
@@ -433,4 +426,28 @@ func (x *extended) flood(ulpdus func(i int) []byte) {
 
 func records(list ...xctl.Record) func(*extended) [][]byte {
 	return func(x *extended) [][]byte { return [][]byte{x.tell(list...)} }
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
+// same fails the test if what it got is not what it wants.
+func same[V comparable](t testing.TB, what string, got, want V) {
+	if got != want {
+		t.Helper()
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// wantErr fails the test if an error is not the one that it wants.
+func wantErr(t testing.TB, what string, err, want error) {
+	if !errors.Is(err, want) {
+		t.Helper()
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
 }

@@ -58,39 +58,34 @@ func TestReplyIsJudged(t *testing.T) {
 			if slow {
 				name += ", octet by octet"
 			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-					l := listenRaw(t)
-					done := connecting(t, e, l.addr(), ConnParams{Rev: 2})
-					p := l.accept()
-					req := p.setup()
-					if !req.Enhanced || req.Rev != 2 || !req.CRC || req.Markers || req.Reject || !bytes.Equal(req.Private, prefix(16, 16)) {
-						t.Fatalf("Request %+v", req)
-					}
-					p.slow = slow
-					p.opened(req, reply(true))
-					p.write(test.reply)
-					if test.terminate != 0 {
-						p.terminate(test.terminate)
-					} else if test.err != nil {
-						p.gone()
-					}
-					err := <-done
-					if !errors.Is(err, test.err) {
-						t.Fatalf("Connect: %v", err)
-					}
-					if test.err != nil {
-						if e.qp.State() != StateInit {
-							t.Errorf("state %v", e.qp.State())
-						}
-						return
-					}
-					if e.est.IRD != test.ird || e.est.ORD != test.ord || e.est.PeerToPeer {
-						t.Errorf("established: %+v", e.est)
-					}
-				})
+			inBubble(t, name, func(t *testing.T) {
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+				l := listenRaw(t)
+				done := connecting(t, e, l.addr(), ConnParams{Rev: 2})
+				p := l.accept()
+				req := p.setup()
+				if !req.Enhanced || req.Rev != 2 || !req.CRC || req.Markers || req.Reject || !bytes.Equal(req.Private, prefix(16, 16)) {
+					t.Fatalf("Request %+v", req)
+				}
+				p.slow = slow
+				p.opened(req, reply(true))
+				p.write(test.reply)
+				if test.terminate != 0 {
+					p.terminate(test.terminate)
+				} else if test.err != nil {
+					p.gone()
+				}
+				err := <-done
+				if !errors.Is(err, test.err) {
+					t.Fatalf("Connect: %v", err)
+				}
+				if test.err != nil {
+					same(t, "state", e.qp.State(), StateInit)
+					return
+				}
+				if e.est.IRD != test.ird || e.est.ORD != test.ord || e.est.PeerToPeer {
+					t.Errorf("established: %+v", e.est)
+				}
 			})
 		}
 	}
@@ -98,7 +93,6 @@ func TestReplyIsJudged(t *testing.T) {
 
 // A rejection tells the program what the peer's has said.
 func TestRejectedErrorHasTheReason(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 		l := listenRaw(t)
@@ -122,7 +116,6 @@ func TestRejectedErrorHasTheReason(t *testing.T) {
 
 // A responder older than RFC 6581 closes; the second attempt is of revision 1.
 func TestFallbackToRevision1(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, abort := range []bool{false, true} {
 			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
@@ -142,9 +135,7 @@ func TestFallbackToRevision1(t *testing.T) {
 				t.Fatalf("second attempt %+v", f)
 			}
 			p.write((&mpa.Frame{Reply: true, Rev: 1, Private: []byte("welcome")}).AppendTo(nil))
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-done)
 			if e.est.Rev != 1 || !e.est.CRC || string(e.est.Private) != "welcome" {
 				t.Fatalf("established: %+v", e.est)
 			}
@@ -157,33 +148,26 @@ func TestReplyTimeout(t *testing.T) {
 	t.Parallel()
 	half := reply(true).AppendTo(nil)[:18]
 	for name, b := range map[string][]byte{"21 silence": nil, "half a Reply": half} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				const patience = 60 * time.Millisecond
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1, ReplyTimeout: patience}), QPConfig{})
-				l := listenRaw(t)
-				begin := time.Now()
-				done := connecting(t, e, l.addr(), ConnParams{})
-				p := l.accept()
-				p.setup()
-				p.write(b)
-				if err := <-done; !errors.Is(err, syscall.ETIMEDOUT) {
-					t.Errorf("Connect: %v", err)
-				}
-				if took := time.Since(begin); took < patience {
-					t.Errorf("given up after %v", took)
-				}
-				p.gone()
-				time.AfterFunc(20*time.Millisecond, func() { _ = l.ln.Close() })
-				if c, err := l.ln.Accept(); err == nil {
-					_ = c.Close()
-					t.Error("it was tried again")
-				}
-				if e.qp.State() != StateInit {
-					t.Errorf("state %v", e.qp.State())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			const patience = 60 * time.Millisecond
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1, ReplyTimeout: patience}), QPConfig{})
+			l := listenRaw(t)
+			begin := time.Now()
+			done := connecting(t, e, l.addr(), ConnParams{})
+			p := l.accept()
+			p.setup()
+			p.write(b)
+			wantErr(t, "Connect", <-done, syscall.ETIMEDOUT)
+			if took := time.Since(begin); took < patience {
+				t.Errorf("given up after %v", took)
+			}
+			p.gone()
+			time.AfterFunc(20*time.Millisecond, func() { _ = l.ln.Close() })
+			if c, err := l.ln.Accept(); err == nil {
+				_ = c.Close()
+				t.Error("it was tried again")
+			}
+			same(t, "state", e.qp.State(), StateInit)
 		})
 	}
 }
@@ -191,7 +175,6 @@ func TestReplyTimeout(t *testing.T) {
 // A responder may not wait for us: FPDUs in the same segment as its Reply are
 // taken.
 func TestFPDUBehindTheReply(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 		m := e.reg(64, allRights)
@@ -210,9 +193,7 @@ func TestFPDUBehindTheReply(t *testing.T) {
 		if c := e.want(2, Success, OpReceive); string(m.Bytes()[:c.Len]) != "half" {
 			t.Errorf("got %q", m.Bytes()[:c.Len])
 		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 	})
 }
 
@@ -237,68 +218,62 @@ func TestInitiatorSendsTheRTR(t *testing.T) {
 		"none at all":      {err: mpa.ErrRTR, ird: 4},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{SignalAll: true})
-				l := listenRaw(t)
-				done := connecting(t, e, l.addr(), ConnParams{PeerToPeer: true, RTR: test.offered, Prefer: test.prefer})
-				p := l.accept()
-				req := p.setup()
-				if pre, err := mpa.DecodePrefix(req.Private); err != nil || !pre.PeerToPeer || pre.RTR != cmp.Or(test.offered, all) {
-					t.Fatalf("Request %+v, %v", pre, err)
+		inBubble(t, name, func(t *testing.T) {
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{SignalAll: true})
+			l := listenRaw(t)
+			done := connecting(t, e, l.addr(), ConnParams{PeerToPeer: true, RTR: test.offered, Prefer: test.prefer})
+			p := l.accept()
+			req := p.setup()
+			if pre, err := mpa.DecodePrefix(req.Private); err != nil || !pre.PeerToPeer || pre.RTR != cmp.Or(test.offered, all) {
+				t.Fatalf("Request %+v, %v", pre, err)
+			}
+			f := reply(true)
+			f.Private = (&mpa.Prefix{IRD: test.ird, ORD: 4, PeerToPeer: true, RTR: test.taken}).AppendTo(nil)
+			p.opened(req, f)
+			p.write(f.AppendTo(nil))
+			if test.err != nil {
+				p.terminate(rdmap.CauseMPARTR)
+				if err := <-done; !errors.Is(err, test.err) {
+					t.Fatalf("Connect: %v", err)
 				}
-				f := reply(true)
-				f.Private = (&mpa.Prefix{IRD: test.ird, ORD: 4, PeerToPeer: true, RTR: test.taken}).AppendTo(nil)
-				p.opened(req, f)
-				p.write(f.AppendTo(nil))
-				if test.err != nil {
-					p.terminate(rdmap.CauseMPARTR)
-					if err := <-done; !errors.Is(err, test.err) {
-						t.Fatalf("Connect: %v", err)
-					}
-					return
+				return
+			}
+			must(t, <-done)
+			e.send(WorkRequest{ID: 1, Inline: []byte("after")}, WorkRequest{ID: 2, Op: OpSend})
+			s := p.segment(test.op)
+			msn := uint32(1)
+			switch test.op {
+			case rdmap.OpReadRequest:
+				var r rdmap.ReadRequest
+				if err := r.Decode(s.Payload); err != nil || r.Size != 0 {
+					t.Errorf("RTR %+v, %v", r, err)
 				}
-				if err := <-done; err != nil {
-					t.Fatal(err)
+				p.send(answer(s, nil))
+			case rdmap.OpSend:
+				msn = 2
+				fallthrough
+			default:
+				if len(s.Payload) > 0 || !s.Last() {
+					t.Errorf("RTR of %d octets", len(s.Payload))
 				}
-				e.send(WorkRequest{ID: 1, Inline: []byte("after")}, WorkRequest{ID: 2, Op: OpSend})
-				s := p.segment(test.op)
-				msn := uint32(1)
-				switch test.op {
-				case rdmap.OpReadRequest:
-					var r rdmap.ReadRequest
-					if err := r.Decode(s.Payload); err != nil || r.Size != 0 {
-						t.Errorf("RTR %+v, %v", r, err)
-					}
-					p.send(answer(s, nil))
-				case rdmap.OpSend:
-					msn = 2
-					fallthrough
-				default:
-					if len(s.Payload) > 0 || !s.Last() {
-						t.Errorf("RTR of %d octets", len(s.Payload))
-					}
+			}
+			for range 2 {
+				if s := p.segment(rdmap.OpSend); s.Untagged.MSN != msn {
+					t.Errorf("MSN %d, want %d", s.Untagged.MSN, msn)
 				}
-				for range 2 {
-					if s := p.segment(rdmap.OpSend); s.Untagged.MSN != msn {
-						t.Errorf("MSN %d, want %d", s.Untagged.MSN, msn)
-					}
-					msn++
-				}
-				e.want(1, Success, OpSend)
-				e.want(2, Success, OpSend)
-				if list := e.rest(); len(list) > 0 {
-					t.Errorf("the program sees the RTR: %+v", list)
-				}
-			})
+				msn++
+			}
+			e.want(1, Success, OpSend)
+			e.want(2, Success, OpSend)
+			if list := e.rest(); len(list) > 0 {
+				t.Errorf("the program sees the RTR: %+v", list)
+			}
 		})
 	}
 }
 
 // Nothing leaves within the guard delay after the Reply.
 func TestGuardDelay(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		const guard = 60 * time.Millisecond
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
@@ -314,16 +289,13 @@ func TestGuardDelay(t *testing.T) {
 		if took := time.Since(begin); took < guard {
 			t.Errorf("the RTR came after %v", took)
 		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 	})
 }
 
 // A peer that says nothing after our first FPDU is kicked three times, by empty
 // Writes, and one that has said something never.
 func TestKickWakesSilentPeer(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, silent := range []bool{true, false} {
 			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})

@@ -51,7 +51,7 @@ func TestEndAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			for run := range 15 {
-				bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, func(t *testing.T) {
+				memnet.Bubble(t, memnet.Options{Latency: 50 * time.Microsecond}, func(t *testing.T) {
 					terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
 					client, server := pair(t, Config{EventLoops: 1}, terms, terms)
 					endAtAnyMoment(t, r, client, server)
@@ -173,7 +173,6 @@ func (e *busyEnd) takeAll() {
 // Connect may be given up at any moment. Then the queue pair is as before and
 // can be used again, or, in the last moment, in error; and nothing is left.
 func TestConnectCancelledAtAnyMoment(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, testConnectCancelledAtAnyMoment)
 }
 
@@ -196,9 +195,7 @@ func testConnectCancelledAtAnyMoment(t *testing.T) {
 	const attempts = 300
 	for i := range attempts {
 		q, err := e.pd.CreateQP(QPConfig{SendCQ: e.cq, RecvCQ: e.cq})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		terms := ConnParams{PeerToPeer: i%2 == 0, Guard: time.Millisecond}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*whole*time.Duration(i)/attempts)
 		if i == attempts-1 {
@@ -221,9 +218,7 @@ func testConnectCancelledAtAnyMoment(t *testing.T) {
 		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			t.Fatal(err)
 		}
-		if err := q.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, q.Close())
 	}
 	if len(came) != 2 {
 		t.Errorf("all the same: %v", came)
@@ -245,7 +240,7 @@ func descriptors(t testing.TB) int {
 // Connections leave nothing behind: no goroutine, descriptor, region, reader or
 // queue pair. It does not run in parallel, because it counts.
 func TestConnectionsLeaveNothingBehind(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
 		cycles := 300
 		if testing.Short() {
 			cycles = 100
@@ -274,9 +269,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 			case 1:
 				peer.Fail()
 			}
-			if err := errors.Join(q.Close(), peer.Close(), m.Dereg(within(t))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(q.Close(), peer.Close(), m.Dereg(within(t))))
 		}
 		settled := func() (goroutines, fds int) { return runtime.NumGoroutine(), descriptors(t) }
 		for i := range 20 {
@@ -288,7 +281,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 		}
 		var goroutines, fds int
 		// What ends a connection may still be on its way.
-		if !eventually(10*time.Second, func() bool {
+		if !holds(func() bool {
 			goroutines, fds = settled()
 			return goroutines <= wantG && fds <= wantF
 		}) {
@@ -306,7 +299,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 			t.Errorf("%d queue pairs", n)
 		}
 		kept := 0
-		if !eventually(10*time.Second, func() bool {
+		if !holds(func() bool {
 			runtime.GC()
 			kept = 0
 			for _, r := range readers {
@@ -328,9 +321,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 // connectOnce connects one more queue pair of client's and sends from a region that it registers.
 func connectOnce(t *testing.T, client *end, to netip.AddrPort, peerToPeer bool) (*QP, *MR) {
 	q, err := client.pd.CreateQP(QPConfig{SendCQ: client.cq, RecvCQ: client.cq, MaxSend: 16, MaxReceive: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := client.reg(4096, allRights)
 	if _, err := client.dev.Connect(within(t), q, to, ConnParams{Guard: -1, PeerToPeer: peerToPeer}); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 // Requests posted to a queue pair in error complete as flushed, behind those
 // that were there, in order.
 func TestPostInErrorIsFlushed(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 		openRaw(t, e, true, true)
@@ -44,9 +43,7 @@ func TestPostInErrorIsFlushed(t *testing.T) {
 				received = append(received, c.ID)
 			}
 		}
-		if got := fmt.Sprint(sent, received); got != "[0 1 2 3 50 4 51 5 52] [100 101 102 103 104 105]" {
-			t.Errorf("completed: %v", got)
-		}
+		same(t, "completed", fmt.Sprint(sent, received), "[0 1 2 3 50 4 51 5 52] [100 101 102 103 104 105]")
 	})
 }
 
@@ -65,24 +62,21 @@ func TestLocalFaults(t *testing.T) {
 			"long":            func(v *victim) WorkRequest { return WorkRequest{SGE: []SGE{v.open.SGE(1, 1<<20)}} },
 			"write":           func(v *victim) WorkRequest { return WorkRequest{Op: OpWrite, SGE: []SGE{v.open.SGE(1<<20-7, 8)}} },
 		} {
-			t.Run(fmt.Sprintf("crc %v/%s", crc, name), func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					p := openRaw(t, v.end, false, crc)
-					w := bad(v)
-					w.ID = 2
-					v.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("before")}, w, WorkRequest{ID: 3})
-					if s := p.segment(rdmap.OpSend); string(s.Payload) != "before" {
-						t.Errorf("%q", s.Payload)
-					}
-					p.gone() // it has read everything then
-					v.want(1, Success, OpSend)
-					if c := v.want(2, LocalProtection, w.Op); mr.Fault(c.Vendor) == mr.None {
-						t.Error("the fault is not told")
-					}
-					v.want(3, Flushed, OpSend)
-				})
+			inBubble(t, fmt.Sprintf("crc %v/%s", crc, name), func(t *testing.T) {
+				v := newVictim(t, Config{EventLoops: 1})
+				p := openRaw(t, v.end, false, crc)
+				w := bad(v)
+				w.ID = 2
+				v.send(WorkRequest{ID: 1, Flags: Signaled, Inline: []byte("before")}, w, WorkRequest{ID: 3})
+				if s := p.segment(rdmap.OpSend); string(s.Payload) != "before" {
+					t.Errorf("%q", s.Payload)
+				}
+				p.gone() // it has read everything then
+				v.want(1, Success, OpSend)
+				if c := v.want(2, LocalProtection, w.Op); mr.Fault(c.Vendor) == mr.None {
+					t.Error("the fault is not told")
+				}
+				v.want(3, Flushed, OpSend)
 			})
 		}
 	}
@@ -100,23 +94,20 @@ func TestReceiveIntoBadMemory(t *testing.T) {
 			"second piece":  func(v *victim) []SGE { return []SGE{v.recv.SGE(0, 2), v.foreign.SGE(0, 64)} },
 			"out of bounds": func(v *victim) []SGE { return []SGE{v.recv.SGE(8190, 64)} },
 		} {
-			t.Run(s.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					v.post(100, sge(v)...)
-					v.post(101, v.recv.SGE(0, 64))
-					p := openStream(t, v.end, s)
-					p.send(p.sendMessage([]byte("message")))
-					p.terminate(rdmap.CauseCatastrophic)
-					if c := v.want(100, LocalProtection, OpReceive); mr.Fault(c.Vendor) == mr.None {
-						t.Error("the fault is not told")
-					}
-					v.want(101, Flushed, OpReceive)
-					if v.foreign.Bytes()[0] != untouched || v.readOnly.Bytes()[0] != untouched {
-						t.Error("placed all the same")
-					}
-				})
+			inBubble(t, s.name+"/"+name, func(t *testing.T) {
+				v := newVictim(t, Config{EventLoops: 1})
+				v.post(100, sge(v)...)
+				v.post(101, v.recv.SGE(0, 64))
+				p := openStream(t, v.end, s)
+				p.send(p.sendMessage([]byte("message")))
+				p.terminate(rdmap.CauseCatastrophic)
+				if c := v.want(100, LocalProtection, OpReceive); mr.Fault(c.Vendor) == mr.None {
+					t.Error("the fault is not told")
+				}
+				v.want(101, Flushed, OpReceive)
+				if v.foreign.Bytes()[0] != untouched || v.readOnly.Bytes()[0] != untouched {
+					t.Error("placed all the same")
+				}
 			})
 		}
 	}
@@ -136,18 +127,12 @@ func TestObjectsInUse(t *testing.T) {
 	if err := e.qp.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := e.qp.Close(); !errors.Is(err, ErrClosed) {
-		t.Errorf("second Close: %v", err)
-	}
-	if err := e.pd.Close(); !errors.Is(err, ErrBusy) {
-		t.Errorf("PD with a region: %v", err)
-	}
+	wantErr(t, "second Close", e.qp.Close(), ErrClosed)
+	wantErr(t, "PD with a region", e.pd.Close(), ErrBusy)
 	if err := m.Dereg(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if err := m.Dereg(context.Background()); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("second Dereg: %v", err)
-	}
+	wantErr(t, "second Dereg", m.Dereg(context.Background()), syscall.EINVAL)
 	if err := errors.Join(e.pd.Close(), e.cq.Close(), d.Close()); err != nil {
 		t.Error(err)
 	}

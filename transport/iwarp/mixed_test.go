@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -22,16 +21,13 @@ import (
 // sink is given all frames in their order, the messages of the queue with receives complete
 // in theirs, and those of the dry one when it gets memory.
 func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, crc := range []bool{true, false} {
 			const rounds, dry, wet = 300, 1, 2
 			ends, sinks, queues, terms := mixedEnds(t, crc)
 			client, server := ends[0], ends[1]
 			scq, err := server.dev.CreateCQ(4 * rounds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			dst, src := server.reg(1<<16, mr.LocalWrite), client.reg(1<<16, 0)
 			srqs := [2]*SRQ{queues[1].srq(server, dry, SRQConfig{CQ: scq, MaxReceive: 1024}), queues[1].srq(server, wet, SRQConfig{CQ: scq, MaxReceive: 1024})}
 			connectEnds(t, client, server, terms[0], terms[1])
@@ -49,12 +45,10 @@ func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
 				binary.BigEndian.PutUint32(src.Bytes()[at:], uint32(i))
 				client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: dry, SGE: []SGE{src.SGE(at, 4)}},
 					WorkRequest{ID: 1000 + uint64(i), Flags: Signaled, Queue: wet, SGE: []SGE{src.SGE(at, 4)}})
-				if err := client.sendWhole(messageTo(sinkNum+uint32(i&1), msg), sinks[0]); err != nil {
-					t.Fatal(err)
-				}
+				must(t, client.sendWhole(messageTo(sinkNum+uint32(i&1), msg), sinks[0]))
 				client.want(1000+uint64(i), Success, OpSend)
 			}
-			if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(len(want)) }) {
+			if !holds(func() bool { return client.qp.FramesAcked() == uint64(len(want)) }) {
 				t.Fatalf("%d of %d octets acknowledged; %v", client.qp.FramesAcked(), len(want), client.qp.Err())
 			}
 			if !bytes.Equal(sinks[1].taken(), want) {
@@ -112,9 +106,7 @@ func takeInOrder(t *testing.T, cq *CQ, n int) {
 			next[c.Queue] = c.Serial
 		}
 		if got += k; k == 0 {
-			if err := cq.Wait(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cq.Wait(within(t)))
 		}
 	}
 }
@@ -122,7 +114,6 @@ func takeInOrder(t *testing.T, cq *CQ, n int) {
 // A queue that is dry, its NAK and the RESUME after it do not touch the numbers of queues
 // with a sink, nor these those of the dry one; each queue has CREDITs of its own.
 func TestNAKDoesNotDisturbSinks(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, true)
 		mem := e.reg(1<<16, allRights)
@@ -162,7 +153,6 @@ func TestNAKDoesNotDisturbSinks(t *testing.T) {
 // are under way. None is refused or lost where Find has another queue with a sink for the
 // number; where it has none they are refused as for any queue that there is not.
 func TestQueueWithSinkEndsUnderTraffic(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		e.qp.SinkReady()
@@ -171,9 +161,7 @@ func TestQueueWithSinkEndsUnderTraffic(t *testing.T) {
 		x.raw.send(x.message(sinkNum+1, 0, false, long[:10000]))
 		x.sync()
 		x.queues.put(sinkNum+1, first)
-		if err := second.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second.Close())
 		x.raw.send(x.message(sinkNum+1, 10000, true, long[10000:]), x.message(sinkNum+1, 0, true, []byte("late")))
 		x.sync()
 		if got := d.taken(); !bytes.Equal(got, append(bytes.Clone(long), "late"...)) || len(has[xctl.NAK](x)) > 0 {
@@ -198,13 +186,9 @@ func TestQueueWithSinkEndsUnderTraffic(t *testing.T) {
 
 // A queue is sent frames or work requests: its messages have one count.
 func TestQueueIsSentFramesOrWorkRequests(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, _ := openSink(t, Config{}, true, false)
-		if n, err := e.direct([]byte{1}); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-		x.incoming(rdmap.OpSend)
+		x.sent([]byte{1})
 		if _, err := e.qp.PostSend(WorkRequest{Queue: sinkNum, Inline: []byte{1}}); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("work request to a queue that is sent frames: %v", err)
 		}
@@ -222,10 +206,8 @@ func TestQueueIsSentFramesOrWorkRequests(t *testing.T) {
 
 // A connection without a sink has no queues with one.
 func TestQueueWithSinkNeedsASink(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, _ := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, _ := sharedPeer(t, true, SharedParams{})
 		x.queues.srq(e, 5, SRQConfig{Sink: true})
 		x.raw.send(x.message(5, 0, true, []byte("refused")))
 		if n := await[xctl.NAK](x); n != (xctl.NAK{SRQ: 5, MSN: 1, Code: xctl.NAKUnknown}) {
@@ -260,9 +242,7 @@ func TestSRQConfigNamesTheField(t *testing.T) {
 		}
 	}
 	srq, err := e.pd.CreateSRQ(SRQConfig{Number: 1, Sink: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := srq.PostReceive(ReceiveRequest{}); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("receive posted to a queue with a sink: %v", err)
 	}
@@ -278,7 +258,6 @@ func TestSRQConfigNamesTheField(t *testing.T) {
 // them and the message goes behind it, or the message would name that as its own; in a
 // queue pair that is to end it waits for the message no more.
 func TestMessageComesRightBehindItsWrites(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, _ := openSink(t, Config{}, true, false)
 		var early []uint32
@@ -286,9 +265,7 @@ func TestMessageComesRightBehindItsWrites(t *testing.T) {
 		for round := range uint32(3) {
 			e.quiet()
 			mine := WorkRequest{Op: OpWrite, Inline: []byte{1}, RemoteKey: 100}
-			if err := e.qp.PostFirst(mine, mine); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.qp.PostFirst(mine, mine))
 			e.send(WorkRequest{Op: OpWrite, Inline: []byte{1}, RemoteKey: 200})
 			e.qp.letGo()
 			x.sync()
@@ -313,9 +290,7 @@ func TestMessageComesRightBehindItsWrites(t *testing.T) {
 				t.Errorf("a Write with key %d behind the message", s.Tagged.STag)
 			}
 		}
-		if err := e.qp.Disconnect(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.qp.Disconnect())
 		if s := x.incoming(rdmap.OpWrite); s.Tagged.STag != 200 {
 			t.Errorf("a Write with key %d", s.Tagged.STag)
 		}
@@ -324,7 +299,6 @@ func TestMessageComesRightBehindItsWrites(t *testing.T) {
 
 // A message that builds on Writes is posted with them, or all of them have to wait for places.
 func TestPostLeavingTakesGroupsWhole(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 8})
 		openExtended(t, e, true, allCaps, SharedParams{})
@@ -340,7 +314,6 @@ func TestPostLeavingTakesGroupsWhole(t *testing.T) {
 
 // Work requests that a message follows are posted all or none.
 func TestPostFirstTakesAllOrNone(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 4})
 		d := newSinkRecorder(t)
@@ -350,9 +323,7 @@ func TestPostFirstTakesAllOrNone(t *testing.T) {
 		for i := range list {
 			list[i] = WorkRequest{Op: OpWrite, Inline: []byte{1}}
 		}
-		if err := e.qp.PostFirst(list...); !errors.Is(err, ErrQueueFull) {
-			t.Errorf("five requests in a queue of four: %v", err)
-		}
+		wantErr(t, "five requests in a queue of four", e.qp.PostFirst(list...), ErrQueueFull)
 		if err := e.qp.PostFirst(list[:4]...); err != nil {
 			t.Error(err)
 		}
@@ -364,32 +335,32 @@ func TestPostFirstTakesAllOrNone(t *testing.T) {
 
 // What is wrong with a work request is named by its field.
 func TestWorkRequestNamesTheField(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, _ := openSink(t, Config{}, true, false)
-		if n, err := e.direct([]byte{1}); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-		x.incoming(rdmap.OpSend)
+		x.sent([]byte{1})
 		sge := make([]SGE, MaxSGE+1)
 		for want, w := range map[string]WorkRequest{
-			"Op: ":               {Op: OpReceive},
-			"SGE: 5 pieces":      {SGE: sge},
-			"SGE: 2 pieces":      {Op: OpRead, SGE: sge[:2]},
-			"SGE: set for":       {Op: OpImmediate, SGE: sge[:1]},
-			"SGE: 1 pieces":      {Op: OpFetchAdd, SGE: sge[:1]},
-			"SGE: 4294967296":    {SGE: []SGE{{Len: 1 << 31}, {Len: 1 << 31}}},
-			"RemoteAddr: 0x4":    {Op: OpCompareSwap, SGE: []SGE{{Len: 8}}, RemoteAddr: 4},
-			"Local: 5 pieces":    {Op: OpWrite, Local: make([][]byte, MaxSGE+1)},
-			"Local: set for":     {Local: make([][]byte, 1)},
-			"Local: set beside":  {Op: OpWrite, Local: make([][]byte, 1), SGE: sge[:1]},
-			"Inline: set for":    {Op: OpRead, Inline: []byte{1}},
-			"Inline: set beside": {Inline: []byte{1}, SGE: sge[:1]},
-			"Inline: 129 bytes":  {Inline: make([]byte, 129)},
-			"Writes: 1":          {Writes: 1},
-			"RemoteAddr: 0xff":   {Op: OpWrite, Queue: 1, Inline: []byte{1, 2}, RemoteAddr: MaxNamed - 1},
-			"Queue: 0xffffff is": {Queue: 0xFFFFFF},
-			"Queue: 0x9 is sent": {Queue: sinkNum},
+			"Op: ":                      {Op: OpReceive},
+			"Op: op(99)":                {Op: 99},
+			"SGE: 0 pieces":             {Op: OpCompareSwap},
+			"Inline: set for fetch-add": {Op: OpFetchAdd, Inline: make([]byte, 8)},
+			"Local: set for read":       {Op: OpRead, Local: make([][]byte, 1)},
+			"SGE: 5 pieces":             {SGE: sge},
+			"SGE: 2 pieces":             {Op: OpRead, SGE: sge[:2]},
+			"SGE: set for":              {Op: OpImmediate, SGE: sge[:1]},
+			"SGE: 1 pieces":             {Op: OpFetchAdd, SGE: sge[:1]},
+			"SGE: 4294967296":           {SGE: []SGE{{Len: 1 << 31}, {Len: 1 << 31}}},
+			"RemoteAddr: 0x4":           {Op: OpCompareSwap, SGE: []SGE{{Len: 8}}, RemoteAddr: 4},
+			"Local: 5 pieces":           {Op: OpWrite, Local: make([][]byte, MaxSGE+1)},
+			"Local: set for":            {Local: make([][]byte, 1)},
+			"Local: set beside":         {Op: OpWrite, Local: make([][]byte, 1), SGE: sge[:1]},
+			"Inline: set for":           {Op: OpRead, Inline: []byte{1}},
+			"Inline: set beside":        {Inline: []byte{1}, SGE: sge[:1]},
+			"Inline: 129 bytes":         {Inline: make([]byte, 129)},
+			"Writes: 1":                 {Writes: 1},
+			"RemoteAddr: 0xff":          {Op: OpWrite, Queue: 1, Inline: []byte{1, 2}, RemoteAddr: MaxNamed - 1},
+			"Queue: 0xffffff is":        {Queue: 0xFFFFFF},
+			"Queue: 0x9 is sent":        {Queue: sinkNum},
 		} {
 			if _, err := e.qp.PostSend(w); !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), "iwarp: WorkRequest."+want) {
 				t.Errorf("%v, not %q", err, want)
@@ -409,7 +380,6 @@ func TestWorkRequestNamesTheField(t *testing.T) {
 // The rest of a message that has begun behind its Writes waits for nothing that was posted
 // later, and may itself wait for the peer.
 func TestRestOfAMessageWaitsForNobody(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, true)
 		x.raw.send(x.tell(credit(0, 9)))
@@ -417,9 +387,7 @@ func TestRestOfAMessageWaitsForNobody(t *testing.T) {
 		mem := e.reg(64, allRights)
 		long := transport.Frame{Head: make([]byte, 4<<20), Ops: following, Port: sinkNum}
 		for round := range 2 { // the first one has TCP's window grow, so that one call writes several batches
-			if err := e.qp.PostFirst(WorkRequest{Op: OpWrite, Inline: []byte{1}}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.qp.PostFirst(WorkRequest{Op: OpWrite, Inline: []byte{1}}))
 			for range 40 * round { // more than the peer is asked at a time
 				e.send(WorkRequest{Op: OpRead, SGE: []SGE{mem.SGE(0, 8)}})
 			}
@@ -427,14 +395,10 @@ func TestRestOfAMessageWaitsForNobody(t *testing.T) {
 			go func() { sent <- e.sendWhole(long, d) }()
 			for last := false; !last; {
 				s, ok, err := x.take()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				last = ok && s.Op == rdmap.OpSendSolicited && s.Untagged.Last
 			}
-			if err := <-sent; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-sent)
 		}
 	})
 }

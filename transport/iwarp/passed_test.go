@@ -12,7 +12,6 @@ import (
 // A queue that comes in the middle of a message to it gets nothing of that: the rest is no message. An empty Send
 // with Invalidate has two segments, both at offset 0, of which the second one carries a key.
 func TestQueueThatComesInTheMiddleOfAMessage(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		e, mem := sharedHost(t)
 		var queues *queueMap

@@ -13,7 +13,6 @@ import (
 // A region that is for one peer is used by that one alone: a Write, read or atomic of another
 // costs itself and changes nothing, in segments of any size.
 func TestRegionsAreUsedByTheirPeerAlone(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, _ := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		const size = 200_000
@@ -23,9 +22,7 @@ func TestRegionsAreUsedByTheirPeerAlone(t *testing.T) {
 			t.Helper()
 			mem := make([]byte, size)
 			key, err := server.pd.owner.Register(mem, mr.Options{Domain: server.pd.domain, Rights: allRights, Peer: peer})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return mem, key
 		}
 		own := server.est.Remote.Addr()
@@ -47,9 +44,7 @@ func TestRegionsAreUsedByTheirPeerAlone(t *testing.T) {
 		if client.qp.State() != StateRTS || server.qp.State() != StateRTS {
 			t.Error(client.qp.Err(), server.qp.Err())
 		}
-		if err := server.pd.owner.FreeInvalidate(within(t), others); err != nil { // orders the memory for the race detector
-			t.Fatal(err)
-		}
+		must(t, server.pd.owner.FreeInvalidate(within(t), others)) // orders the memory for the race detector
 		if !bytes.Equal(theirs, make([]byte, size)) {
 			t.Error("another peer's region was written")
 		}

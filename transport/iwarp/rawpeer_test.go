@@ -60,9 +60,7 @@ func dialRaw(t testing.TB, to netip.AddrPort) *raw {
 	} else {
 		c, err = dialTCP(to)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return newRaw(t, c)
 }
 
@@ -81,9 +79,7 @@ func listenRaw(t testing.TB) *rawListener {
 	} else {
 		ln, err = listenTCP()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	return &rawListener{t, ln}
 }
@@ -93,9 +89,7 @@ func (l *rawListener) addr() netip.AddrPort { return l.ln.Addr().(*net.TCPAddr).
 func (l *rawListener) accept() *raw {
 	l.t.Helper()
 	c, err := l.ln.Accept()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	return newRaw(l.t, c)
 }
 
@@ -143,9 +137,7 @@ func (p *raw) setup() mpa.Frame {
 		p.t.Fatalf("no private data: %v", err)
 	}
 	f, _, err := mpa.DecodeFrame(b, mpa.MaxPrivate)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if b[16]&0x0f != 0 {
 		p.t.Fatalf("reserved bits of the flags %02x are set", b[16])
 	}
@@ -183,9 +175,7 @@ func (p *raw) segment(op rdmap.Op) rdmap.Segment {
 		p.t.Fatalf("no %v but %v", op, err)
 	}
 	var s rdmap.Segment
-	if err := s.Parse(u, rdmap.OpsRFC5040|rdmap.OpsRFC7306); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, s.Parse(u, rdmap.OpsRFC5040|rdmap.OpsRFC7306))
 	if s.Op != op {
 		p.t.Fatalf("%v instead of %v (payload %x)", s.Op, op, s.Payload)
 	}
@@ -202,9 +192,7 @@ func (p *raw) terminate(cause rdmap.Cause) rdmap.Terminate {
 			p.t.Fatalf("no Terminate but %v", err)
 		}
 		var s rdmap.Segment
-		if err := s.Parse(u, rdmap.OpsRFC5040|rdmap.OpsRFC7306); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, s.Parse(u, rdmap.OpsRFC5040|rdmap.OpsRFC7306))
 		if s.Op != rdmap.OpTerminate {
 			continue
 		}
@@ -241,9 +229,7 @@ func (p *raw) gone() {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 			return
 		}
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 	}
 }
 
@@ -314,12 +300,9 @@ func rawInitiator(t testing.TB, e *end, f *mpa.Frame, sp ConnParams) *raw {
 	p := dialRaw(t, ln.Addr())
 	p.write(f.AppendTo(nil))
 	in, err := ln.Accept(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e.est, err = in.Accept(ctx, e.qp, sp); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	e.est, err = in.Accept(ctx, e.qp, sp)
+	must(t, err)
 	p.opened(p.setup(), f)
 	return p
 }
@@ -343,9 +326,7 @@ func rawResponder(t testing.TB, e *end, f *mpa.Frame, cp ConnParams) *raw {
 	req := p.setup()
 	p.write(f.AppendTo(nil))
 	p.opened(req, f)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	return p
 }
 

@@ -33,7 +33,6 @@ func until[T any](x *extended) (all []any) {
 // What the sink refuses the peer hears of before the CREDIT, though that is due, and a
 // PING asks for what of it has been heard.
 func TestRefusalComesBeforeTheCredit(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		e, x, d := openSink(t, Config{}, initiator, true)
 		e.refusing(d)
@@ -83,7 +82,6 @@ func TestRefusalComesBeforeTheCredit(t *testing.T) {
 // A peer that does not know refusals is told none, and asked nothing; what it says of them
 // means nothing.
 func TestRefusalNeedsTheCapability(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 		d := newSinkRecorder(t)
@@ -113,21 +111,15 @@ func TestRefusalNeedsTheCapability(t *testing.T) {
 // The sink hears of a refusal before the messages count as acknowledged, also when both
 // come in one control message. Codes of the future and empty records are passed over.
 func TestRefusedIsHeardFirst(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
-		if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
-			t.Fatal(n, err)
-		}
-		x.incoming(rdmap.OpSend)
+		x.sent(make([]byte, 100))
 		x.raw.send(x.tell(xctl.Refused{First: 7, Count: 3, Code: xctl.RefusedPort}, xctl.Refused{First: 20, Count: 1, Code: 9}, xctl.Refused{First: 21, Code: xctl.RefusedPort},
 			xctl.Refused{First: 22, Count: 1, Code: xctl.RefusedUnknown}, credit(1, 9)))
 		wait(t, d.acked, "Acked")
 		if got, want := d.heard(), []string{"3 from 7 refused: 1", "1 from 22 refused: 2"}; !slices.Equal(got, want) {
 			t.Errorf("%q, not %q", got, want)
 		}
-		if n := e.qp.FramesAcked(); n != 100 {
-			t.Errorf("%d bytes acknowledged", n)
-		}
+		same(t, "bytes acknowledged", e.qp.FramesAcked(), 100)
 	})
 }

@@ -4,7 +4,6 @@ package iwarp
 
 import (
 	"bytes"
-	"errors"
 	"sync"
 	"testing"
 
@@ -15,12 +14,9 @@ import (
 // One mapping serves all peers at once, over connections of two devices that
 // share the table.
 func TestMRREQ8OneKeyForAllPeers(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		table, err := mr.New(mr.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = table.Close() })
 		hosts := []*end{newEnd(t, openDevice(t, Config{EventLoops: 1, Regions: table}), QPConfig{}), newEnd(t, openDevice(t, Config{EventLoops: 1, Regions: table}), QPConfig{})}
 		m := hosts[0].reg(4096, allRights)
@@ -53,7 +49,6 @@ func TestMRREQ8OneKeyForAllPeers(t *testing.T) {
 
 // Invalidation needs no connection, and holds for those that come later.
 func TestMRREQ9InvalidationWithAllConnectionsDown(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server := pair(t, Config{EventLoops: 1}, ConnParams{}, ConnParams{})
 		m, sink := server.reg(4096, allRights), client.reg(4096, mr.LocalWrite)
@@ -62,9 +57,7 @@ func TestMRREQ9InvalidationWithAllConnectionsDown(t *testing.T) {
 		}
 		client.qp.Fail()
 		server.ended()
-		if err := m.Dereg(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Dereg(within(t)))
 		again := client.with(QPConfig{})
 		connectEnds(t, again, server.with(QPConfig{}), ConnParams{}, ConnParams{})
 		if _, s := again.reads(sink, m.Key(), m.Base(), 8); s != RemoteAccess {
@@ -76,7 +69,6 @@ func TestMRREQ9InvalidationWithAllConnectionsDown(t *testing.T) {
 // Connections are lost in the middle of transfers, again and again; the keys
 // stay good.
 func TestMRREQ25KeysSurviveLostConnections(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		v := newVictim(t, Config{EventLoops: 1})
 		target := v.reg(64<<10, allRights)
@@ -92,9 +84,7 @@ func TestMRREQ25KeysSurviveLostConnections(t *testing.T) {
 			p.write(whole[:1000+i*100])
 			p.abort()
 			e.ended()
-			if err := e.qp.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.qp.Close())
 		}
 		if s := v.dev.Regions().Stats(); s.Registered.Live != len(v.watched)+1 || s.Registered.Dirty != 0 {
 			t.Errorf("regions: %+v", s.Registered)
@@ -105,7 +95,6 @@ func TestMRREQ25KeysSurviveLostConnections(t *testing.T) {
 // A rogue that uses bad keys as fast as it can connect ends its own connections
 // and nobody else's traffic.
 func TestMRREQ27BadKeyOnOneQueuePairHurtsNoOther(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		v := newVictim(t, Config{EventLoops: 1})
 		client := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
@@ -159,18 +148,13 @@ func TestMRREQ27BadKeyOnOneQueuePairHurtsNoOther(t *testing.T) {
 
 // Memory that may not be written is not, and the writer hears of it.
 func TestMRREQ35WriteToReadOnlyMemory(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		mem := bytes.Repeat([]byte{untouched}, 64<<10)
 		dst, err := server.pd.RegMR(mem, mr.RemoteRead, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		src := client.reg(64<<10, mr.LocalWrite)
 		client.send(WorkRequest{Op: OpWrite, SGE: []SGE{src.SGE(0, 64<<10)}, RemoteKey: dst.Key()})
-		if err := client.ended(); !errors.Is(err, rdmap.CauseDDPInvalidSTag) {
-			t.Errorf("the writer hears %v", err)
-		}
+		wantErr(t, "the writer hears", client.ended(), rdmap.CauseDDPInvalidSTag)
 		server.ended()
 		if !bytes.Equal(mem, bytes.Repeat([]byte{untouched}, len(mem))) {
 			t.Error("written all the same")

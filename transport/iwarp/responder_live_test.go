@@ -33,36 +33,31 @@ func TestRTROpensTheResponder(t *testing.T) {
 		}},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-				m := e.reg(64, allRights)
-				e.post(1, m.SGE(0, 64))
-				to, done := accepting(t, e, ConnParams{})
-				p := dialRaw(t, to)
-				p.write(f.AppendTo(nil))
-				p.opened(p.setup(), f)
-				select {
-				case err := <-done:
-					t.Fatalf("Accept returned without an RTR: %v", err)
-				default:
-				}
-				p.send(test.rtr(p))
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
-				if test.after != nil {
-					test.after(t, p, e)
-				}
-				e.send(WorkRequest{ID: 9, Flags: Signaled, Inline: []byte("go")})
-				if s := p.segment(rdmap.OpSend); string(s.Payload) != "go" {
-					t.Errorf("sent %q", s.Payload)
-				}
-				e.want(9, Success, OpSend)
-				p.send(p.sendMessage(nil)) // this one is for the program
-				e.want(1, Success, OpReceive)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+			m := e.reg(64, allRights)
+			e.post(1, m.SGE(0, 64))
+			to, done := accepting(t, e, ConnParams{})
+			p := dialRaw(t, to)
+			p.write(f.AppendTo(nil))
+			p.opened(p.setup(), f)
+			select {
+			case err := <-done:
+				t.Fatalf("Accept returned without an RTR: %v", err)
+			default:
+			}
+			p.send(test.rtr(p))
+			must(t, <-done)
+			if test.after != nil {
+				test.after(t, p, e)
+			}
+			e.send(WorkRequest{ID: 9, Flags: Signaled, Inline: []byte("go")})
+			if s := p.segment(rdmap.OpSend); string(s.Payload) != "go" {
+				t.Errorf("sent %q", s.Payload)
+			}
+			e.want(9, Success, OpSend)
+			p.send(p.sendMessage(nil)) // this one is for the program
+			e.want(1, Success, OpReceive)
 		})
 	}
 }

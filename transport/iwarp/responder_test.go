@@ -56,30 +56,27 @@ func TestBadRequestIsNotAnswered(t *testing.T) {
 			if slow && test.name[:2] == "12" {
 				continue // by then the program may have accepted
 			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					const patience = 100 * time.Millisecond
-					e := newEnd(t, openDevice(t, Config{EventLoops: 1, RequestTimeout: patience}), QPConfig{})
-					ln := listen(t, e.dev)
-					begin := time.Now()
-					p := dialRaw(t, ln.Addr())
-					p.slow = slow
-					p.write(test.bytes)
-					p.gone()
-					if took := time.Since(begin); test.slow && took < patience {
-						t.Errorf("closed after %v already", took)
-					}
-					if test.name[:2] != "12" {
-						return
-					}
-					// It was whole, so a program may have taken it: too late.
-					ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-					defer cancel()
-					if in, err := ln.Accept(ctx); err == nil {
-						t.Errorf("%+v was handed out", in.Request)
-					}
-				})
+			inBubble(t, name, func(t *testing.T) {
+				const patience = 100 * time.Millisecond
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1, RequestTimeout: patience}), QPConfig{})
+				ln := listen(t, e.dev)
+				begin := time.Now()
+				p := dialRaw(t, ln.Addr())
+				p.slow = slow
+				p.write(test.bytes)
+				p.gone()
+				if took := time.Since(begin); test.slow && took < patience {
+					t.Errorf("closed after %v already", took)
+				}
+				if test.name[:2] != "12" {
+					return
+				}
+				// It was whole, so a program may have taken it: too late.
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+				defer cancel()
+				if in, err := ln.Accept(ctx); err == nil {
+					t.Errorf("%+v was handed out", in.Request)
+				}
 			})
 		}
 	}
@@ -140,42 +137,39 @@ func TestReplyFitsTheRequest(t *testing.T) {
 			if slow {
 				name += ", octet by octet" // number 18
 			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-					to, done := accepting(t, e, test.sp)
-					p := dialRaw(t, to)
-					p.slow = slow
-					b := test.frame.AppendTo(nil)
-					b[16] |= test.flags
-					p.write(b)
-					got := p.setup()
-					want := test.want
-					want.Reply = true
-					if test.early {
-						got.Private, want.Private = got.Private[:4], got.Private[:4] // the limits of the device
-					}
-					if g, w := got.AppendTo(nil), want.AppendTo(nil); !bytes.Equal(g, w) {
-						t.Fatalf("Reply % x, want % x", g, w)
-					}
-					if want.Reject {
-						p.gone()
-					}
-					switch {
-					case test.early:
-						return
-					case want.Enhanced && want.Private[0]&0x80 != 0:
-						p.opened(got, &test.frame)
-						p.send(emptyWrite())
-					}
-					if err := <-done; !errors.Is(err, test.err) {
-						t.Fatalf("Accept: %v", err)
-					}
-					if test.err == nil && e.est.Rev != test.frame.Rev {
-						t.Fatalf("established: %+v", e.est)
-					}
-				})
+			inBubble(t, name, func(t *testing.T) {
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+				to, done := accepting(t, e, test.sp)
+				p := dialRaw(t, to)
+				p.slow = slow
+				b := test.frame.AppendTo(nil)
+				b[16] |= test.flags
+				p.write(b)
+				got := p.setup()
+				want := test.want
+				want.Reply = true
+				if test.early {
+					got.Private, want.Private = got.Private[:4], got.Private[:4] // the limits of the device
+				}
+				if g, w := got.AppendTo(nil), want.AppendTo(nil); !bytes.Equal(g, w) {
+					t.Fatalf("Reply % x, want % x", g, w)
+				}
+				if want.Reject {
+					p.gone()
+				}
+				switch {
+				case test.early:
+					return
+				case want.Enhanced && want.Private[0]&0x80 != 0:
+					p.opened(got, &test.frame)
+					p.send(emptyWrite())
+				}
+				if err := <-done; !errors.Is(err, test.err) {
+					t.Fatalf("Accept: %v", err)
+				}
+				if test.err == nil && e.est.Rev != test.frame.Rev {
+					t.Fatalf("established: %+v", e.est)
+				}
 			})
 		}
 	}
@@ -183,7 +177,6 @@ func TestReplyFitsTheRequest(t *testing.T) {
 
 // The program of the responder refuses, with its reason, to both kinds of peers.
 func TestRejectCarriesTheReason(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, f := range []*mpa.Frame{request(true), {Rev: 1}} {
 			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
@@ -192,18 +185,12 @@ func TestRejectCarriesTheReason(t *testing.T) {
 			f.Private = append(f.Private, "please"...)
 			p.write(f.AppendTo(nil))
 			in, err := ln.Accept(within(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if string(in.Private) != "please" {
 				t.Errorf("private data of the Request: %q", in.Private)
 			}
-			if err := in.Reject(make([]byte, 257)); !errors.Is(err, mpa.ErrPrivate) {
-				t.Errorf("257 octets of reason: %v", err)
-			}
-			if err := in.Reject([]byte("no room")); err != nil {
-				t.Fatal(err)
-			}
+			wantErr(t, "257 octets of reason", in.Reject(make([]byte, 257)), mpa.ErrPrivate)
+			must(t, in.Reject([]byte("no room")))
 			got := p.setup()
 			reason := got.Private
 			if f.Enhanced {
@@ -216,16 +203,13 @@ func TestRejectCarriesTheReason(t *testing.T) {
 			if _, err := in.Accept(within(t), e.qp, ConnParams{}); !errors.Is(err, ErrClosed) {
 				t.Errorf("Accept after Reject: %v", err)
 			}
-			if e.qp.State() != StateInit {
-				t.Errorf("state %v", e.qp.State())
-			}
+			same(t, "state", e.qp.State(), StateInit)
 		}
 	})
 }
 
 // A responder that gets no RTR gives up.
 func TestRTRTimeout(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		prefix := mpa.Prefix{IRD: 1, ORD: 1, PeerToPeer: true, RTR: mpa.RTRRead}
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1, RTRTimeout: 50 * time.Millisecond}), QPConfig{})
@@ -233,20 +217,15 @@ func TestRTRTimeout(t *testing.T) {
 		p := dialRaw(t, to)
 		p.write((&mpa.Frame{Rev: 2, Enhanced: true, Private: prefix.AppendTo(nil)}).AppendTo(nil))
 		p.setup()
-		if err := <-done; !errors.Is(err, syscall.ETIMEDOUT) {
-			t.Errorf("Accept: %v", err)
-		}
+		wantErr(t, "Accept", <-done, syscall.ETIMEDOUT)
 		p.gone()
-		if err := e.ended(); !errors.Is(err, syscall.ETIMEDOUT) {
-			t.Errorf("the queue pair: %v", err)
-		}
+		wantErr(t, "the queue pair", e.ended(), syscall.ETIMEDOUT)
 	})
 }
 
 // Work that a responder has posted waits for the peer's first FPDU (RFC 5044
 // section 7.1.2).
 func TestResponderWaitsForTheFirstFPDU(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 		p := rawInitiator(t, e, request(true), ConnParams{})
@@ -255,9 +234,7 @@ func TestResponderWaitsForTheFirstFPDU(t *testing.T) {
 		if u, err := p.next(); err == nil {
 			t.Fatalf("% x came before our first FPDU", u)
 		}
-		if s := e.qp.State(); s != StateRTR {
-			t.Errorf("state %v", s)
-		}
+		same(t, "state", e.qp.State(), StateRTR)
 		_ = p.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 		p.send(emptyWrite())
 		p.segment(rdmap.OpSend)

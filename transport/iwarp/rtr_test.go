@@ -16,51 +16,44 @@ func TestXRCREQ22TheRTRUsesNothingOfTheProgram(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []mpa.RTR{mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead} {
 		for name, p := range map[string]ConnParams{"plain": {NoCRC: true}, "CRC": {}, "markers": {Markers: true}, "shared queues": {Shared: &SharedParams{Send: true}}} {
-			t.Run(kind.String()+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					d := openDevice(t, Config{EventLoops: 1})
-					client, server := newEnd(t, d, QPConfig{MaxSend: 1, SignalAll: true}), newEnd(t, d, QPConfig{MaxReceive: 1, MaxSend: 1, SignalAll: true})
-					dst := server.reg(64, mr.LocalWrite)
-					server.post(1, dst.SGE(0, 64))
-					ln, err := d.Listen(addrOf(0))
-					if err != nil {
-						t.Fatal(err)
+			inBubble(t, kind.String()+"/"+name, func(t *testing.T) {
+				d := openDevice(t, Config{EventLoops: 1})
+				client, server := newEnd(t, d, QPConfig{MaxSend: 1, SignalAll: true}), newEnd(t, d, QPConfig{MaxReceive: 1, MaxSend: 1, SignalAll: true})
+				dst := server.reg(64, mr.LocalWrite)
+				server.post(1, dst.SGE(0, 64))
+				ln, err := d.Listen(addrOf(0))
+				must(t, err)
+				terms, mine := p, p
+				if p.Shared != nil {
+					terms.Shared, mine.Shared = &SharedParams{Queues: &queueMap{}}, &SharedParams{Send: true, Require: true}
+				}
+				accepted := make(chan error, 1)
+				go func() {
+					in, err := ln.Accept(within(t))
+					if err == nil {
+						_, err = in.Accept(within(t), server.qp, terms)
 					}
-					terms, mine := p, p
-					if p.Shared != nil {
-						terms.Shared, mine.Shared = &SharedParams{Queues: &queueMap{}}, &SharedParams{Send: true, Require: true}
+					accepted <- err
+				}()
+				mine.PeerToPeer, mine.Prefer = true, kind
+				if _, err := d.Connect(within(t), client.qp, ln.Addr(), mine); err != nil {
+					t.Fatal(err)
+				}
+				must(t, <-accepted)
+				for _, e := range []*end{client, server} {
+					if list := e.rest(); len(list) > 0 {
+						t.Errorf("%+v", list)
 					}
-					accepted := make(chan error, 1)
-					go func() {
-						in, err := ln.Accept(within(t))
-						if err == nil {
-							_, err = in.Accept(within(t), server.qp, terms)
-						}
-						accepted <- err
-					}()
-					mine.PeerToPeer, mine.Prefer = true, kind
-					if _, err := d.Connect(within(t), client.qp, ln.Addr(), mine); err != nil {
-						t.Fatal(err)
-					}
-					if err := <-accepted; err != nil {
-						t.Fatal(err)
-					}
-					for _, e := range []*end{client, server} {
-						if list := e.rest(); len(list) > 0 {
-							t.Errorf("%+v", list)
-						}
-					}
-					client.send(WorkRequest{ID: 7}) // an empty message: there is a place for it, and a receive
-					client.want(7, Success, OpSend)
-					if c := server.want(1, Success, OpReceive); c.Len != 0 {
-						t.Errorf("%+v", c)
-					}
-					client.post(2, SGE{})
-					server.send(WorkRequest{ID: 8})
-					client.want(2, Success, OpReceive)
-					server.want(8, Success, OpSend)
-				})
+				}
+				client.send(WorkRequest{ID: 7}) // an empty message: there is a place for it, and a receive
+				client.want(7, Success, OpSend)
+				if c := server.want(1, Success, OpReceive); c.Len != 0 {
+					t.Errorf("%+v", c)
+				}
+				client.post(2, SGE{})
+				server.send(WorkRequest{ID: 8})
+				client.want(2, Success, OpReceive)
+				server.want(8, Success, OpSend)
 			})
 		}
 	}

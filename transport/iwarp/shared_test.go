@@ -17,54 +17,47 @@ import (
 func TestSharedQueuesAreNamedByNumber(t *testing.T) {
 	t.Parallel()
 	for name, m := range modes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
-				src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
-				fill(src.Bytes(), 9)
-				a, b := queues.srq(server, 5, SRQConfig{}), queues.srq(server, 0xfffffe, SRQConfig{})
-				for i, n := range []int{0, 1, 64, 5000, 70_000, 1 << 20} {
-					to := a
-					if i%2 == 1 {
-						to = b
-					}
-					server.give(to, uint64(i), dst.SGE(0, n/2), dst.SGE(n/2, n-n/2))
-					client.send(WorkRequest{ID: uint64(i), Flags: Signaled | Solicited, Queue: to.Num(), SGE: []SGE{src.SGE(0, n)}})
-					c := server.want(uint64(i), Success, OpReceive)
-					if int(c.Len) != n || c.Queue != to.Num() || !c.Solicited || !bytes.Equal(dst.Bytes()[:n], src.Bytes()[:n]) {
-						t.Fatalf("%d bytes to queue %d: %d came to %d", n, to.Num(), c.Len, c.Queue)
-					}
-					if c := client.want(uint64(i), Success, OpSend); c.Queue != to.Num() {
-						t.Fatalf("completed as of queue %d", c.Queue)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
+			src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
+			fill(src.Bytes(), 9)
+			a, b := queues.srq(server, 5, SRQConfig{}), queues.srq(server, 0xfffffe, SRQConfig{})
+			for i, n := range []int{0, 1, 64, 5000, 70_000, 1 << 20} {
+				to := a
+				if i%2 == 1 {
+					to = b
 				}
-				server.give(a, 7, dst.SGE(0, 10))
-				server.give(a, 8)
-				server.post(9, dst.SGE(0, 10))
-				client.send(WorkRequest{ID: 7, Flags: Signaled, Queue: 5, Inline: []byte("inline")},
-					WorkRequest{ID: 8, Op: OpImmediate, Flags: Signaled, Queue: 5, Immediate: 4711},
-					WorkRequest{ID: 9, Flags: Signaled, Inline: []byte("own queue")})
-				got := map[uint64]Completion{}
-				for range 3 {
-					c := server.next()
-					got[c.ID] = c
+				server.give(to, uint64(i), dst.SGE(0, n/2), dst.SGE(n/2, n-n/2))
+				client.send(WorkRequest{ID: uint64(i), Flags: Signaled | Solicited, Queue: to.Num(), SGE: []SGE{src.SGE(0, n)}})
+				c := server.want(uint64(i), Success, OpReceive)
+				if int(c.Len) != n || c.Queue != to.Num() || !c.Solicited || !bytes.Equal(dst.Bytes()[:n], src.Bytes()[:n]) {
+					t.Fatalf("%d bytes to queue %d: %d came to %d", n, to.Num(), c.Len, c.Queue)
 				}
-				if got[7].Len != 6 || got[8].Immediate != 4711 || got[8].Op != OpImmediate || got[9].Len != 9 || got[9].Queue != 0 {
-					t.Fatalf("%+v", got)
+				if c := client.want(uint64(i), Success, OpSend); c.Queue != to.Num() {
+					t.Fatalf("completed as of queue %d", c.Queue)
 				}
-				for range 3 {
-					if c := client.next(); c.Status != Success {
-						t.Fatalf("%+v", c)
-					}
+			}
+			server.give(a, 7, dst.SGE(0, 10))
+			server.give(a, 8)
+			server.post(9, dst.SGE(0, 10))
+			client.send(WorkRequest{ID: 7, Flags: Signaled, Queue: 5, Inline: []byte("inline")},
+				WorkRequest{ID: 8, Op: OpImmediate, Flags: Signaled, Queue: 5, Immediate: 4711},
+				WorkRequest{ID: 9, Flags: Signaled, Inline: []byte("own queue")})
+			got := map[uint64]Completion{}
+			for range 3 {
+				c := server.next()
+				got[c.ID] = c
+			}
+			if got[7].Len != 6 || got[8].Immediate != 4711 || got[8].Op != OpImmediate || got[9].Len != 9 || got[9].Queue != 0 {
+				t.Fatalf("%+v", got)
+			}
+			for range 3 {
+				if c := client.next(); c.Status != Success {
+					t.Fatalf("%+v", c)
 				}
-				if err := client.qp.Ping(within(t)); err != nil {
-					t.Fatal(err)
-				}
-				if err := server.qp.Ping(within(t)); err != nil {
-					t.Fatal(err)
-				}
-			})
+			}
+			must(t, client.qp.Ping(within(t)))
+			must(t, server.qp.Ping(within(t)))
 		})
 	}
 }
@@ -72,7 +65,6 @@ func TestSharedQueuesAreNamedByNumber(t *testing.T) {
 // A message to a queue that there is not costs itself: the connection and the
 // messages around it go on.
 func TestUnknownSharedQueueCostsItsMessage(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{MaxULPDU: 1000}, ConnParams{}, ConnParams{})
 		src, dst := client.reg(8192, 0), server.reg(8192, mr.LocalWrite)
@@ -101,7 +93,6 @@ func TestUnknownSharedQueueCostsItsMessage(t *testing.T) {
 // A queue without memory stops its own messages and no others; when memory is
 // posted they come, once and in order.
 func TestEmptySharedQueueStopsNobodyElse(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		src, dst := client.reg(100, 0), server.reg(100, mr.LocalWrite)
@@ -130,7 +121,6 @@ func TestEmptySharedQueueStopsNobodyElse(t *testing.T) {
 }
 
 func TestSharedQueueRetriesEnd(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true, Retries: 2}}, ConnParams{})
 		queues.srq(server, 1, SRQConfig{})
@@ -144,7 +134,6 @@ func TestSharedQueueRetriesEnd(t *testing.T) {
 
 // A message that is too long is refused, and the memory is the next one's.
 func TestTooLongForSharedQueue(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{MaxULPDU: 1000}, ConnParams{}, ConnParams{})
 		src, dst := client.reg(8192, 0), server.reg(8192, mr.LocalWrite)
@@ -162,13 +151,10 @@ func TestTooLongForSharedQueue(t *testing.T) {
 
 // A receive request whose memory is gone fails, and so does the message.
 func TestBadMemoryInSharedQueue(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		src, dst, gone := client.reg(8192, 0), server.reg(8192, mr.LocalWrite), server.reg(8192, mr.LocalWrite)
-		if err := gone.Dereg(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, gone.Dereg(within(t)))
 		a := queues.srq(server, 1, SRQConfig{})
 		server.give(a, 1, gone.SGE(0, 8192))
 		server.give(a, 2, dst.SGE(0, 8192))
@@ -183,7 +169,6 @@ func TestBadMemoryInSharedQueue(t *testing.T) {
 
 // Towards a plain peer nothing of it is there.
 func TestPlainPeerHasNoSharedQueues(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, _ := pair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true}, Private: []byte("hello")}, ConnParams{Private: []byte("hi")})
 		if client.est.Shared || string(client.est.Private) != "hi" {
@@ -198,9 +183,7 @@ func TestPlainPeerHasNoSharedQueues(t *testing.T) {
 		c2 := newEnd(t, client.dev, QPConfig{})
 		s2 := newEnd(t, openDevice(t, Config{}), QPConfig{})
 		ln, err := s2.dev.Listen(addrOf(0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		go func() {
 			if in, err := ln.Accept(within(t)); err == nil {
 				_, _ = in.Accept(within(t), s2.qp, ConnParams{})
@@ -215,7 +198,6 @@ func TestPlainPeerHasNoSharedQueues(t *testing.T) {
 // Disconnect has messages to shared queues delivered first, also those that wait
 // for memory.
 func TestDisconnectDeliversSharedMessages(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		src, dst := client.reg(5000, 0), server.reg(5000, mr.LocalWrite)
@@ -223,9 +205,7 @@ func TestDisconnectDeliversSharedMessages(t *testing.T) {
 		for i := range 30 {
 			client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 5000)}})
 		}
-		if err := client.qp.Disconnect(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.qp.Disconnect())
 		for i := range 30 {
 			server.give(s, uint64(i), dst.SGE(0, 5000))
 			server.want(uint64(i), Success, OpReceive)
@@ -240,7 +220,6 @@ func TestDisconnectDeliversSharedMessages(t *testing.T) {
 
 // When the connection is lost every message to a shared queue completes, once.
 func TestSharedMessagesAreFlushed(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		src := client.reg(100, 0)
@@ -269,74 +248,69 @@ func TestSharedMessagesAreFlushed(t *testing.T) {
 func TestManySharedQueues(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]Config{"small": {MaxULPDU: 1442}, "large": {}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				const queuesN, each, most = 16, 60, 20_000
-				client, server, queues := sharedPair(t, cfg, ConnParams{NoCRC: name == "large"}, ConnParams{NoCRC: name == "large"})
-				src := client.reg(most, 0)
-				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
-				rnd := rand.New(rand.NewPCG(seed, 1))
-				var wg sync.WaitGroup
-				for n := range uint32(queuesN) {
-					cq, err := server.dev.CreateCQ(256)
-					if err != nil {
-						t.Fatal(err)
-					}
-					dst := server.reg(most, mr.LocalWrite)
-					s := queues.srq(server, n+1, SRQConfig{CQ: cq})
-					slow := n%4 == 3
-					wg.Go(func() {
-						for want := uint32(0); want < each; want++ {
-							server.give(s, 0, dst.SGE(0, most))
-							if slow {
-								tick := time.NewTimer(time.Duration(want%5) * time.Millisecond)
-								<-tick.C
-							}
-							var c [1]Completion
-							for cq.Poll(c[:]) == 0 {
-								if err := cq.Wait(within(t)); err != nil {
-									t.Errorf("queue %d, message %d: %v", n+1, want, err)
-									return
-								}
-							}
-							if c[0].Status != Success || c[0].Immediate != 0 {
-								t.Errorf("%+v", c[0])
-								return
-							}
-							if got := c[0].Len; got != length(n, want) {
-								t.Errorf("queue %d, message %d: %d bytes, want %d", n+1, want, got, length(n, want))
+		inBubble(t, name, func(t *testing.T) {
+			const queuesN, each, most = 16, 60, 20_000
+			client, server, queues := sharedPair(t, cfg, ConnParams{NoCRC: name == "large"}, ConnParams{NoCRC: name == "large"})
+			src := client.reg(most, 0)
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			var wg sync.WaitGroup
+			for n := range uint32(queuesN) {
+				cq, err := server.dev.CreateCQ(256)
+				must(t, err)
+				dst := server.reg(most, mr.LocalWrite)
+				s := queues.srq(server, n+1, SRQConfig{CQ: cq})
+				slow := n%4 == 3
+				wg.Go(func() {
+					for want := uint32(0); want < each; want++ {
+						server.give(s, 0, dst.SGE(0, most))
+						if slow {
+							tick := time.NewTimer(time.Duration(want%5) * time.Millisecond)
+							<-tick.C
+						}
+						var c [1]Completion
+						for cq.Poll(c[:]) == 0 {
+							if err := cq.Wait(within(t)); err != nil {
+								t.Errorf("queue %d, message %d: %v", n+1, want, err)
 								return
 							}
 						}
-					})
-				}
-				next := make([]uint32, queuesN)
-				outstanding := 0
-				for posted := 0; posted < queuesN*each; {
-					n := rnd.Uint32N(queuesN)
-					if next[n] == each {
-						continue
-					}
-					if outstanding == 100 {
-						if c := client.next(); c.Status != Success {
-							t.Fatalf("%+v", c)
+						if c[0].Status != Success || c[0].Immediate != 0 {
+							t.Errorf("%+v", c[0])
+							return
 						}
-						outstanding--
+						if got := c[0].Len; got != length(n, want) {
+							t.Errorf("queue %d, message %d: %d bytes, want %d", n+1, want, got, length(n, want))
+							return
+						}
 					}
-					client.send(WorkRequest{Flags: Signaled, Queue: n + 1, SGE: []SGE{src.SGE(0, int(length(n, next[n])))}})
-					next[n]++
-					posted++
-					outstanding++
+				})
+			}
+			next := make([]uint32, queuesN)
+			outstanding := 0
+			for posted := 0; posted < queuesN*each; {
+				n := rnd.Uint32N(queuesN)
+				if next[n] == each {
+					continue
 				}
-				for ; outstanding > 0; outstanding-- {
+				if outstanding == 100 {
 					if c := client.next(); c.Status != Success {
 						t.Fatalf("%+v", c)
 					}
+					outstanding--
 				}
-				wg.Wait()
-			})
+				client.send(WorkRequest{Flags: Signaled, Queue: n + 1, SGE: []SGE{src.SGE(0, int(length(n, next[n])))}})
+				next[n]++
+				posted++
+				outstanding++
+			}
+			for ; outstanding > 0; outstanding-- {
+				if c := client.next(); c.Status != Success {
+					t.Fatalf("%+v", c)
+				}
+			}
+			wg.Wait()
 		})
 	}
 }
@@ -355,7 +329,6 @@ func length(n, i uint32) uint32 {
 
 // After Close nothing is written to memory of the queue, and peers are told.
 func TestClosedSharedQueue(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{MaxULPDU: 1442}, ConnParams{}, ConnParams{})
 		src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
@@ -394,7 +367,6 @@ func TestClosedSharedQueue(t *testing.T) {
 }
 
 func TestSharedQueueLimit(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		reached := make(chan struct{}, 10)

@@ -22,64 +22,61 @@ func TestSharedConnectionEndsAtAnyMoment(t *testing.T) {
 		"queue first":  func(c, _ *end, s *SRQ) { _ = s.Close(); c.qp.Fail() },
 		"all together": func(c, s *end, q *SRQ) { go c.qp.Fail(); go s.qp.Fail(); _ = q.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				for range 15 {
-					client, server, queues := sharedPair(t, Config{EventLoops: 1}, ConnParams{}, ConnParams{})
-					local, remote := client.reg(4096, mr.LocalWrite), server.reg(4096, allRights)
-					inbox := server.reg(4096, mr.LocalWrite)
-					s := queues.srq(server, 1, SRQConfig{MaxReceive: 16})
-					queues.srq(server, 2, SRQConfig{}) // dry for ever
-					var wg sync.WaitGroup
-					for range 4 {
-						wg.Go(func() {
-							for server.qp.State() != StateError {
-								if _, err := s.PostReceive(ReceiveRequest{ID: 1, SGE: []SGE{inbox.SGE(0, 4096)}}); err == ErrClosed {
-									return
-								}
-								server.cq.Poll(make([]Completion, 8))
+		inBubble(t, name, func(t *testing.T) {
+			for range 15 {
+				client, server, queues := sharedPair(t, Config{EventLoops: 1}, ConnParams{}, ConnParams{})
+				local, remote := client.reg(4096, mr.LocalWrite), server.reg(4096, allRights)
+				inbox := server.reg(4096, mr.LocalWrite)
+				s := queues.srq(server, 1, SRQConfig{MaxReceive: 16})
+				queues.srq(server, 2, SRQConfig{}) // dry for ever
+				var wg sync.WaitGroup
+				for range 4 {
+					wg.Go(func() {
+						for server.qp.State() != StateError {
+							if _, err := s.PostReceive(ReceiveRequest{ID: 1, SGE: []SGE{inbox.SGE(0, 4096)}}); err == ErrClosed {
+								return
 							}
-						})
+							server.cq.Poll(make([]Completion, 8))
+						}
+					})
+				}
+				posted, done := 0, make(map[uint64]int)
+				for posted < 100 {
+					w := WorkRequest{ID: uint64(posted), Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+					switch posted % 4 {
+					case 0, 1:
+						w.Queue = uint32(1 + posted%4)
+					case 2:
+						w.Op = OpWrite
+					case 3:
+						w.Op, w.RemoteAddr, w.SGE[0] = OpRead, remote.Base()+1024, local.SGE(1024, 64)
 					}
-					posted, done := 0, make(map[uint64]int)
-					for posted < 100 {
-						w := WorkRequest{ID: uint64(posted), Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
-						switch posted % 4 {
-						case 0, 1:
-							w.Queue = uint32(1 + posted%4)
-						case 2:
-							w.Op = OpWrite
-						case 3:
-							w.Op, w.RemoteAddr, w.SGE[0] = OpRead, remote.Base()+1024, local.SGE(1024, 64)
-						}
-						if _, err := client.qp.PostSend(w); err != nil {
-							break
-						}
-						posted++
+					if _, err := client.qp.PostSend(w); err != nil {
+						break
 					}
-					end(client, server, s)
-					<-client.qp.Done()
-					<-server.qp.Done()
-					wg.Wait()
-					if name != "Close" { // which drops what was not polled
-						for _, c := range client.rest() {
-							done[c.ID]++
-						}
-						for id := range uint64(posted) {
-							if done[id] != 1 {
-								t.Fatalf("request %d of %d completed %d times", id, posted, done[id])
-							}
-						}
+					posted++
+				}
+				end(client, server, s)
+				<-client.qp.Done()
+				<-server.qp.Done()
+				wg.Wait()
+				if name != "Close" { // which drops what was not polled
+					for _, c := range client.rest() {
+						done[c.ID]++
 					}
-					for n, q := range queues.m {
-						if q.mu.Lock(); len(q.starved) > 0 || q.rq.lent != 0 {
-							t.Errorf("queue %d: %d starved, %d lent", n, len(q.starved), q.rq.lent)
+					for id := range uint64(posted) {
+						if done[id] != 1 {
+							t.Fatalf("request %d of %d completed %d times", id, posted, done[id])
 						}
-						q.mu.Unlock()
 					}
 				}
-			})
+				for n, q := range queues.m {
+					if q.mu.Lock(); len(q.starved) > 0 || q.rq.lent != 0 {
+						t.Errorf("queue %d: %d starved, %d lent", n, len(q.starved), q.rq.lent)
+					}
+					q.mu.Unlock()
+				}
+			}
 		})
 	}
 }

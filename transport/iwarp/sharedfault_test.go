@@ -12,13 +12,18 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
+// sharedPeer is a sharedHost and the raw peer that it is connected to.
+func sharedPeer(t testing.TB, initiator bool, own SharedParams) (*end, *extended, *MR) {
+	t.Helper()
+	e, mem := sharedHost(t)
+	return e, openExtended(t, e, initiator, allCaps, own), mem
+}
+
 // Row 66: a message to a queue that there is not is refused once, with its last
 // segment, and the next one is delivered.
 func TestUnknownQueueIsRefusedOnce(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{})
 		for _, n := range []xctl.SRQN{1, 0x800000, xctl.MaxSRQN} {
 			x.raw.send(x.message(n, 0, false, make([]byte, 100)), x.message(n, 100, false, make([]byte, 100)))
 			x.sync()
@@ -46,10 +51,8 @@ func TestUnknownQueueIsRefusedOnce(t *testing.T) {
 // Row 67: of ten messages to an empty queue the first is refused and the others
 // dropped in silence; after a RESUME they come in order.
 func TestEmptyQueueRefusesOneMessage(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		for range 10 {
 			x.raw.send(x.message(1, 0, true, []byte("dropped")))
@@ -84,10 +87,8 @@ func TestEmptyQueueRefusesOneMessage(t *testing.T) {
 // Row 70: a Write that fails is reported, the message that builds on it refused,
 // and the next one delivered.
 func TestMessageOnFailedWriteIsRefused(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		e.give(s, 1, mem.SGE(0, 100))
 		// The first one was openExtended's.
@@ -107,10 +108,8 @@ func TestMessageOnFailedWriteIsRefused(t *testing.T) {
 // Row 71: a read that was answered in part and then refused fails; the next one
 // is good. An atomic is refused likewise.
 func TestRefusedReadFailsAlone(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{})
 		read := WorkRequest{Op: OpRead, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 1}
 		for id := range uint64(3) {
 			read.ID = id
@@ -145,10 +144,8 @@ func TestRefusedReadFailsAlone(t *testing.T) {
 // Row 72, and RFC 5042 section 6.4.4: a peer that makes numbers up loses the
 // connection, and costs no memory before.
 func TestMadeUpNumbersEndTheConnection(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, _ := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{Errors: 100})
+		e, x, _ := sharedPeer(t, initiator, SharedParams{Errors: 100})
 		for i := range xctl.SRQN(100) {
 			x.raw.send(x.message(1000+i, 0, true, nil))
 		}
@@ -166,7 +163,6 @@ func TestMadeUpNumbersEndTheConnection(t *testing.T) {
 // Row 73: without a way to be told to wait a sender beyond its limit is wrong, as
 // is a limit that cannot be kept.
 func TestSenderWithoutRNRKeepsItsLimit(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		e, mem := sharedHost(t)
 		x := openExtended(t, e, initiator, allCaps&^xctl.CapRNR, SharedParams{Credit: 3})
@@ -205,27 +201,24 @@ func TestBlockThatIsNone(t *testing.T) {
 		{"not at the beginning", append([]byte{0}, block...), false},
 		{"right", block, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e, _ := sharedHost(t)
-				f := request(true)
-				f.Private = append(f.Private, c.private...)
-				p := rawInitiator(t, e, f, ConnParams{Guard: -1, Shared: &SharedParams{Queues: &queueMap{}, Send: true}})
-				if e.est.Shared != c.extended {
-					t.Fatalf("extended: %v", e.est.Shared)
-				}
-				if !c.extended && !bytes.Equal(e.est.Private, c.private) {
-					t.Fatalf("% x of the private data % x", e.est.Private, c.private)
-				}
-				p.send(emptyWrite())
-				if c.extended {
-					return
-				}
-				// Row 65: a shared queue is none here, nor is the control queue.
-				p.send(ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), QN: xctl.SRQN(1).QN(), MSN: 1}.AppendTo(nil))
-				p.terminate(rdmap.CauseDDPInvalidQN)
-			})
+		inBubble(t, c.name, func(t *testing.T) {
+			e, _ := sharedHost(t)
+			f := request(true)
+			f.Private = append(f.Private, c.private...)
+			p := rawInitiator(t, e, f, ConnParams{Guard: -1, Shared: &SharedParams{Queues: &queueMap{}, Send: true}})
+			if e.est.Shared != c.extended {
+				t.Fatalf("extended: %v", e.est.Shared)
+			}
+			if !c.extended && !bytes.Equal(e.est.Private, c.private) {
+				t.Fatalf("% x of the private data % x", e.est.Private, c.private)
+			}
+			p.send(emptyWrite())
+			if c.extended {
+				return
+			}
+			// Row 65: a shared queue is none here, nor is the control queue.
+			p.send(ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), QN: xctl.SRQN(1).QN(), MSN: 1}.AppendTo(nil))
+			p.terminate(rdmap.CauseDDPInvalidQN)
 		})
 	}
 }
@@ -233,7 +226,6 @@ func TestBlockThatIsNone(t *testing.T) {
 // To a plain peer an offer is private data, and nothing else of the extension is
 // ever sent: every frame is one of the RFCs'.
 func TestOfferToPlainPeerEmitsNothingElse(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		e, mem := sharedHost(t)
 		terms := ConnParams{Guard: -1, Shared: &SharedParams{Queues: &queueMap{}, Send: true}}
@@ -259,9 +251,7 @@ func TestOfferToPlainPeerEmitsNothingElse(t *testing.T) {
 		if s := p.segment(rdmap.OpSend); s.Untagged.QN != 0 || s.Untagged.ULPData != 0 {
 			t.Fatalf("%+v", s.Untagged)
 		}
-		if err := e.qp.Disconnect(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.qp.Disconnect())
 		p.closed()
 	})
 }
@@ -270,10 +260,8 @@ func TestOfferToPlainPeerEmitsNothingElse(t *testing.T) {
 // are told apart: one that is open while its queue goes away and comes again is
 // refused, and so is no other.
 func TestQueueMadeAgainInTheMiddle(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{})
 		for round := range uint32(5) {
 			old := x.queues.srq(e, 1, SRQConfig{})
 			e.give(old, 1, mem.SGE(0, 4096))
@@ -311,39 +299,33 @@ func TestEndGivesMemoryBack(t *testing.T) {
 		"Fail":       func(x *extended) { x.e.qp.Fail() },
 		"Close":      func(x *extended) { _ = x.e.qp.Close() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				e, mem := sharedHost(t)
-				x := openExtended(t, e, true, allCaps, SharedParams{})
-				s := x.queues.srq(e, 1, SRQConfig{MaxReceive: 1})
-				e.give(s, 9, mem.SGE(0, 4096))
-				x.raw.send(x.message(1, 0, false, make([]byte, 100)))
-				x.sync()
-				if _, err := s.PostReceive(ReceiveRequest{}); err != ErrQueueFull {
-					t.Fatalf("the place of the request that is being filled was given away: %v", err)
-				}
-				end(x)
-				<-e.qp.Done()
-				again := e.of(t).with(QPConfig{})
-				again.cq = e.cq
-				y := openExtended(t, again, true, allCaps, SharedParams{})
-				y.queues.put(1, s)
-				y.raw.send(y.message(1, 0, true, []byte("other")))
-				if c := e.want(9, Success, OpReceive); c.Len != 5 || s.rq.posted() != 0 || s.rq.lent != 0 {
-					t.Fatalf("%+v, %d posted", c, s.rq.posted())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			e, x, mem := sharedPeer(t, true, SharedParams{})
+			s := x.queues.srq(e, 1, SRQConfig{MaxReceive: 1})
+			e.give(s, 9, mem.SGE(0, 4096))
+			x.raw.send(x.message(1, 0, false, make([]byte, 100)))
+			x.sync()
+			if _, err := s.PostReceive(ReceiveRequest{}); err != ErrQueueFull {
+				t.Fatalf("the place of the request that is being filled was given away: %v", err)
+			}
+			end(x)
+			<-e.qp.Done()
+			again := e.of(t).with(QPConfig{})
+			again.cq = e.cq
+			y := openExtended(t, again, true, allCaps, SharedParams{})
+			y.queues.put(1, s)
+			y.raw.send(y.message(1, 0, true, []byte("other")))
+			if c := e.want(9, Success, OpReceive); c.Len != 5 || s.rq.posted() != 0 || s.rq.lent != 0 {
+				t.Fatalf("%+v, %d posted", c, s.rq.posted())
+			}
 		})
 	}
 }
 
 // A second beginning of a message whose queue is gone does not lose the first.
 func TestMessageBeginsTwiceWhileItsQueueGoes(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, true, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		e.give(s, 1, mem.SGE(0, 64))
 		x.raw.send(x.message(1, 0, false, nil))
@@ -359,10 +341,8 @@ func TestMessageBeginsTwiceWhileItsQueueGoes(t *testing.T) {
 // The memory of a region is as it was when messages for it were refused: those
 // that are too long by any arithmetic.
 func TestLongMessagesAreRefused(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, true, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		e.give(s, 1, mem.SGE(0, 10), mem.SGE(100, 20))
 		for _, sizes := range [][]int{{31}, {30, 1}, {10, 20, 1}, {60_000}, {1, 60_000}} {

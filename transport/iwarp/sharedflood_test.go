@@ -3,10 +3,10 @@
 package iwarp
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -50,7 +50,7 @@ func TestPeerThatDoesNotReadIsBounded(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
 				x, e := stuffed(t, SharedParams{Errors: -1})
 				x.queues.srq(e, 1, SRQConfig{})
 				x.flood(func(i int) []byte { return once(x, i) })
@@ -62,13 +62,11 @@ func TestPeerThatDoesNotReadIsBounded(t *testing.T) {
 // PINGs, unknown records and acknowledgements of queues that exist cost nothing
 // that stays, whether the peer reads or not.
 func TestFloodOfPingsIsAbsorbed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
 		x, e := stuffed(t, SharedParams{})
 		mem := e.reg(64, mr.LocalWrite)
 		s := x.queues.srq(e, 1, SRQConfig{MaxReceive: 1})
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
+		before := inUse()
 		for i := range 20_000 {
 			x.write(x.frame(x.tell(xctl.Ping{Nonce: uint64(i)}, xctl.Pong{Nonce: uint64(i)}, xctl.SRQ{SRQ: 3, State: xctl.SRQGone})))
 		}
@@ -77,10 +75,8 @@ func TestFloodOfPingsIsAbsorbed(t *testing.T) {
 			x.raw.send(x.message(1, 0, true, nil))
 			e.want(1, Success, OpReceive)
 		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		if after.HeapAlloc > before.HeapAlloc+8<<20 {
-			t.Fatalf("%d KiB more", (after.HeapAlloc-before.HeapAlloc)>>10)
+		if after := inUse(); after > before+8<<20 {
+			t.Fatalf("%d KiB more", (after-before)>>10)
 		}
 		x.data = func(s rdmap.Segment) {}
 		x.sync() // and all of the response comes
@@ -103,7 +99,6 @@ func TestFloodOfPingsIsAbsorbed(t *testing.T) {
 // A RESUME leaves before the message that it speaks of, however much else there
 // is to say; else the peer would drop that message and be right to hang up.
 func TestResumeGoesFirst(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1, MaxULPDU: 128, SendBuffer: 16 << 10}), QPConfig{})
 		x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
@@ -132,9 +127,7 @@ func TestResumeGoesFirst(t *testing.T) {
 		}
 		for replayed < 1 && !t.Failed() {
 			s, other, err := x.take()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if other {
 				x.data(s)
 			}
@@ -144,10 +137,8 @@ func TestResumeGoesFirst(t *testing.T) {
 
 // A queue that the peer has stopped for a minute does not hold up what we owe it.
 func TestStopDoesNotDelayCredits(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, true, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		for i := range uint64(10) {
 			e.give(s, i, mem.SGE(0, 8))
@@ -166,12 +157,9 @@ func TestStopDoesNotDelayCredits(t *testing.T) {
 
 // Several Pings at once are all answered, though only one is sent.
 func TestConcurrentPings(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, _ := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
-		if err := client.qp.Ping(within(t)); err != nil { // the server has heard it then
-			t.Fatal(err)
-		}
+		must(t, client.qp.Ping(within(t))) // the server has heard it then
 		errs := make(chan error)
 		ctx := within(t)
 		for range 50 {
@@ -179,19 +167,15 @@ func TestConcurrentPings(t *testing.T) {
 			go func() { errs <- server.qp.Ping(ctx) }()
 		}
 		for range 100 {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-errs)
 		}
 	})
 }
 
 // The peer's NAKs, one for every message and then some.
 func TestStormOfNAKs(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, _ := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{})
+		e, x, _ := sharedPeer(t, initiator, SharedParams{})
 		const rounds = 500
 		for i := range uint64(rounds) {
 			e.send(WorkRequest{ID: i, Queue: 5, Flags: Signaled, Inline: []byte("x")})
@@ -220,10 +204,8 @@ func TestStormOfNAKs(t *testing.T) {
 // Numbers of queues that came and went do not use up what a connection keeps
 // track of.
 func TestQueuesComeAndGo(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{MaxQueues: 8})
+		e, x, mem := sharedPeer(t, true, SharedParams{MaxQueues: 8})
 		for n := uint32(1); n <= 100; n++ {
 			s := x.queues.srq(e, n, SRQConfig{})
 			e.give(s, uint64(n), mem.SGE(0, 8))
@@ -246,7 +228,7 @@ func TestQueuesComeAndGo(t *testing.T) {
 
 // As many queues as are agreed on, all in use.
 func TestFourThousandQueues(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		client.qp.cfg.SignalAll = true
 		mem := server.reg(64, mr.LocalWrite)
@@ -278,7 +260,6 @@ func TestFourThousandQueues(t *testing.T) {
 // A kick would be a Write that the peer counts and we do not, and so would be the
 // first Write of a peer-to-peer connection.
 func TestWritesOfTheSetUpAreCounted(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, mem := sharedHost(t)
 		l := listenRaw(t)
@@ -292,9 +273,7 @@ func TestWritesOfTheSetUpAreCounted(t *testing.T) {
 		r.Private = (&xctl.Block{Caps: allCaps, MaxSRQ: 1, MaxULPDU: 65535, Credit: 1}).AppendTo(prefix)
 		p.write(r.AppendTo(nil))
 		p.opened(f, r)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		if s := p.segment(rdmap.OpWrite); len(s.Payload) != 0 {
 			t.Fatal("no RTR")
 		}
@@ -315,7 +294,6 @@ func TestWritesOfTheSetUpAreCounted(t *testing.T) {
 
 // Outstanding requests are counted the same wherever they wait.
 func TestMaxSendCountsMessagesInQueues(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		dev := openDevice(t, Config{EventLoops: 1})
 		e := newEnd(t, dev, QPConfig{MaxSend: 8})
@@ -357,7 +335,6 @@ func TestMaxSendCountsMessagesInQueues(t *testing.T) {
 // Who asks to be woken later does not put off a time that has come, and that the clock
 // is late with.
 func TestLaterWakeKeepsTheOverdueOne(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		x.sync()
@@ -374,8 +351,6 @@ func TestLaterWakeKeepsTheOverdueOne(t *testing.T) {
 		before := flushes()
 		s.shared.wakeAtLocked(s, now, now.Add(time.Hour))
 		e.qp.mu.Unlock()
-		if !eventually(10*time.Second, func() bool { return flushes() > before }) {
-			t.Error("the event loop was not woken")
-		}
+		eventually(t, "the event loop is woken", func() bool { return flushes() > before })
 	})
 }

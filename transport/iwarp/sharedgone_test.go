@@ -13,11 +13,9 @@ import (
 // the connection goes on, also when one error is one too many. More messages to that
 // queue are one error, made-up numbers are one each.
 func TestDeepWindowToADeadQueueCostsNobodyElse(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		const window = 500
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{Errors: 1})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{Errors: 1})
 		s := x.queues.srq(e, 1, SRQConfig{MaxReceive: window})
 		for i := range uint64(window) {
 			e.give(s, i, mem.SGE(0, 8))

@@ -15,7 +15,6 @@ import (
 // One program of many on a connection uses bad keys and numbers all the time: not
 // one request of the others fails, and each fault is counted.
 func TestMRREQ26OneRogueOfManyOnASharedConnection(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		queues := &queueMap{}
 		client := newEnd(t, openDevice(t, Config{}), QPConfig{MaxSend: 1024})
@@ -26,9 +25,7 @@ func TestMRREQ26OneRogueOfManyOnASharedConnection(t *testing.T) {
 		local, remote := client.reg(4096, mr.LocalWrite), server.reg(4096, allRights)
 		inbox := server.reg(64, mr.LocalWrite)
 		cq, err := server.dev.CreateCQ(others * each)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := queues.srq(server, 1, SRQConfig{CQ: cq, MaxReceive: others * each})
 		for range others * each {
 			server.give(s, 0, inbox.SGE(0, 64))
@@ -89,10 +86,8 @@ func TestMRREQ26OneRogueOfManyOnASharedConnection(t *testing.T) {
 // A message for the queue of a dead program is answered at once, also the one in
 // the middle of which it died.
 func TestXRCREQ32DeadQueueAnswersAtOnce(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, true, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		e.give(s, 1, mem.SGE(0, 64))
 		x.raw.send(x.message(1, 0, false, []byte("half")))
@@ -110,10 +105,8 @@ func TestXRCREQ32DeadQueueAnswersAtOnce(t *testing.T) {
 // A thousand Pings take no receive request, no credit and no key, and move no
 // state.
 func TestXRCREQ38PingsUseNothing(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, true, SharedParams{})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		e.give(s, 1, mem.SGE(0, 64))
 		e.post(2, mem.SGE(64, 64))
@@ -138,19 +131,15 @@ func TestXRCREQ38PingsUseNothing(t *testing.T) {
 // A queue closed under load: what completes does so before Close returns, and
 // nothing is written or completed afterwards.
 func TestXRCREQ45CloseUnderLoad(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, _ := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
+		e, x, _ := sharedPeer(t, true, SharedParams{Errors: -1})
 		read := x.discard()
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		for range 100 {
 			cq, err := e.dev.CreateCQ(64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			mem := e.reg(4096, mr.LocalWrite)
 			s := x.queues.srq(e, 1, SRQConfig{CQ: cq})
 			for range 32 {
@@ -197,10 +186,8 @@ func TestXRCREQ45CloseUnderLoad(t *testing.T) {
 
 // A hostile peer that tries numbers finds the queues it may name and no others.
 func TestXRCREQ47NumbersFindOnlyTheirQueues(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{Errors: -1})
+		e, x, mem := sharedPeer(t, true, SharedParams{Errors: -1})
 		others := &queueMap{} // another domain's
 		for n := uint32(1); n < 3000; n += 2 {
 			e.give(others.srq(e, n, SRQConfig{MaxReceive: 1}), uint64(n), mem.SGE(0, 64))

@@ -107,7 +107,6 @@ func TestBadControlIsTerminated(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		for _, b := range badControl {
 			t.Run(fmt.Sprintf("crc %v/%s", crc, b.name), func(t *testing.T) {
-				t.Parallel()
 				bothRoles(t, func(t *testing.T, initiator bool) {
 					e, mem := sharedHost(t)
 					x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{})

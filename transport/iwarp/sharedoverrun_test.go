@@ -11,7 +11,6 @@ import (
 // A message that finds its queue's completion queue full is lost, and its sender
 // hears so, however many there are; the program hears of it once; other queues and the connection go on.
 func TestMessageLostToAnOverrunIsRefused(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		events := make(chan Event, 1000)
 		t.Cleanup(func() { // after the device's own end, when nobody is left to say more
@@ -26,9 +25,7 @@ func TestMessageLostToAnOverrunIsRefused(t *testing.T) {
 			ConnParams{Shared: &SharedParams{Queues: queues, Errors: 1}})
 		dst := server.reg(64, mr.LocalWrite)
 		small, err := server.dev.CreateCQ(2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		full, other := queues.srq(server, 1, SRQConfig{CQ: small}), queues.srq(server, 2, SRQConfig{})
 		const messages = 100
 		for i := range uint64(messages) {

@@ -141,9 +141,7 @@ func (x *extended) take() (s rdmap.Segment, ok bool, err error) {
 		}
 		x.records = append(x.records, r)
 	}
-	if err := it.Err(); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, it.Err())
 	return s, false, nil
 }
 
@@ -256,10 +254,7 @@ func sharedHost(t testing.TB) (*end, *MR) {
 // to.
 func bothRoles(t *testing.T, f func(t *testing.T, initiator bool)) {
 	for name, initiator := range map[string]bool{"peer connects": true, "we connect": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) { f(t, initiator) })
-		})
+		inBubble(t, name, func(t *testing.T) { f(t, initiator) })
 	}
 }
 

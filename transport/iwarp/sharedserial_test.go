@@ -7,7 +7,6 @@ import "testing"
 // After a connection is lost both sides can tell by the numbers of messages which
 // of those that were flushed have come.
 func TestNumbersTellWhichMessagesCame(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		s := queues.srq(server, 1, SRQConfig{})

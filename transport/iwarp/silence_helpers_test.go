@@ -18,7 +18,7 @@ func (e *end) unheard() int {
 // heard waits until something has come since the last look.
 func (e *end) heard() {
 	e.t.Helper()
-	if !eventually(30*time.Second, e.qp.stream.shared.watch.heard.Load) {
+	if !holds(e.qp.stream.shared.watch.heard.Load) {
 		e.t.Fatal("nothing has come: ", e.qp.Err())
 	}
 }
@@ -43,7 +43,7 @@ func (e *end) chatter() {
 	if run {
 		s.transmit()
 	}
-	if !eventually(30*time.Second, func() bool { n := s.conn.Written(); return s.conn.Acked() == n && e.progress() }) {
+	if !holds(func() bool { n := s.conn.Written(); return s.conn.Acked() == n && e.progress() }) {
 		e.t.Fatal("nothing is acknowledged: ", q.Err())
 	}
 }

@@ -22,18 +22,15 @@ func TestNoWatch(t *testing.T) {
 			return openExtended(t, e, true, allCaps&^xctl.CapPing, SharedParams{Silence: time.Millisecond})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				x := f(t)
-				_ = x.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-				for err := error(nil); err == nil; {
-					_, _, err = x.take()
-				}
-				if l := has[xctl.Ping](x); len(l) != 0 || x.e.qp.State() != StateRTS {
-					t.Fatalf("%d PINGs, or %v", len(l), x.e.qp.Err())
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			x := f(t)
+			_ = x.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+			for err := error(nil); err == nil; {
+				_, _, err = x.take()
+			}
+			if l := has[xctl.Ping](x); len(l) != 0 || x.e.qp.State() != StateRTS {
+				t.Fatalf("%d PINGs, or %v", len(l), x.e.qp.Err())
+			}
 		})
 	}
 }

@@ -17,13 +17,11 @@ import (
 // A peer that says nothing gets one PING, and then the connection ends: one that
 // reads, and one that does not and whose PING never leaves.
 func TestSilentPeerIsGivenUp(t *testing.T) {
-	t.Parallel()
 	const silence = time.Second
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		for _, reads := range []bool{true, false} {
 			func() {
-				e, mem := sharedHost(t)
-				x := openExtended(t, e, initiator, allCaps, SharedParams{Silence: silence})
+				e, x, mem := sharedPeer(t, initiator, SharedParams{Silence: silence})
 				// What opens the connection may take as long as silence on a busy
 				// machine. The PING that is counted follows the last word.
 				before := time.Now()
@@ -69,10 +67,8 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 // A connection whose peer answers, be it at the last moment, lives, however long
 // nothing else is said, and PINGs take no receive request.
 func TestIdleConnectionLives(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{Silence: time.Hour})
+		e, x, mem := sharedPeer(t, initiator, SharedParams{Silence: time.Hour})
 		s := x.queues.srq(e, 1, SRQConfig{})
 		e.give(s, 1, mem.SGE(0, 8))
 		x.sync()
@@ -103,7 +99,6 @@ func TestIdleConnectionLives(t *testing.T) {
 
 // Both sides watch each other, and neither ends it.
 func TestTwoThatWatchEachOther(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		queues := &queueMap{}
 		client, server := pair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true, Silence: time.Hour}}, ConnParams{Shared: &SharedParams{Queues: queues, Silence: time.Hour}})
@@ -127,13 +122,10 @@ func TestTwoThatWatchEachOther(t *testing.T) {
 // A peer behind a slow path is not silent while its TCP takes what goes before the
 // PING: that one arrives, later than the end of a silent one would come.
 func TestSlowPathIsNoSilence(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, MaxULPDU: 8 << 10}), QPConfig{})
 		x := openExtended(t, e, true, allCaps, SharedParams{Silence: time.Hour})
-		if err := x.conn.SetReadBuffer(16 << 10); err != nil {
-			t.Fatal(err)
-		}
+		must(t, x.conn.SetReadBuffer(16<<10))
 		x.sync()
 		mem := e.reg(1<<20, 0)
 		e.send(WorkRequest{ID: 1, Queue: 5, Flags: Signaled, SGE: []SGE{mem.SGE(0, 1<<20)}})
@@ -160,10 +152,8 @@ func TestSlowPathIsNoSilence(t *testing.T) {
 // A peer whose TCP acknowledges what comes, while its program hangs, is given up: when
 // the PING has arrived it is the program that has to say something.
 func TestHungPeerUnderTrafficIsGivenUp(t *testing.T) {
-	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, _ := sharedHost(t)
-		x := openExtended(t, e, initiator, allCaps, SharedParams{Silence: time.Hour})
+		e, x, _ := sharedPeer(t, initiator, SharedParams{Silence: time.Hour})
 		x.sync()
 		has[xctl.Ping](x)
 		e.heard()

@@ -2,7 +2,6 @@ package iwarp
 
 import (
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -63,7 +62,7 @@ func (e *end) direct(b []byte) (int, error) {
 // quiet waits until nobody sends: a SendFrames that meets others takes nothing.
 func (e *end) quiet() {
 	e.t.Helper()
-	if !eventually(10*time.Second, func() bool {
+	if !holds(func() bool {
 		e.qp.mu.Lock()
 		defer e.qp.mu.Unlock()
 		s := e.qp.stream

@@ -27,6 +27,15 @@ func openSink(t testing.TB, cfg Config, initiator, crc bool) (*end, *extended, *
 	return e, x, d
 }
 
+// sent sends a message of b, which the peer takes whole.
+func (x *extended) sent(b []byte) {
+	x.t.Helper()
+	if n, err := x.e.direct(b); n != len(b) || err != nil {
+		x.t.Fatal(n, err)
+	}
+	x.incoming(rdmap.OpSend)
+}
+
 func nak(msn uint32, code xctl.NAKCode) xctl.NAK {
 	return xctl.NAK{SRQ: sinkNum, MSN: msn, Code: code}
 }
@@ -34,14 +43,10 @@ func nak(msn uint32, code xctl.NAKCode) xctl.NAK {
 // CREDITs that say nothing new, or less than before, change nothing, and a message
 // refused for its Writes counts as acknowledged with the next one.
 func TestSinkToleratesStaleCredits(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{SendBuffer: 4 << 10}, true, true)
 		for i := range 4 {
-			if n, err := e.direct(make([]byte, 10*(i+1))); n != 10*(i+1) || err != nil {
-				t.Fatal(n, err)
-			}
-			x.incoming(rdmap.OpSend)
+			x.sent(make([]byte, 10*(i+1)))
 		}
 		for _, c := range []struct {
 			record any
@@ -91,7 +96,6 @@ func TestSinkToleratesStaleCredits(t *testing.T) {
 // Immediate Data and Sends with Invalidate are refused, whatever is about them is not
 // disturbed, and messages to shared queues may come in the middle of those to sinks.
 func TestSinkAmongOthers(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, crc := range []bool{true, false} {
 			e, x, d := openSink(t, Config{}, true, crc)
@@ -131,7 +135,6 @@ func TestSinkAmongOthers(t *testing.T) {
 
 // Before SinkReady nothing is acknowledged, though it has come; after, all of it.
 func TestSinkAcknowledgesWhenReady(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		for range 3 {
@@ -159,7 +162,6 @@ func TestSinkAcknowledgesWhenReady(t *testing.T) {
 // A peer that grants nothing is sent what it has granted at first and not more, and
 // no more than SinkEarly without a sign of its program; Writable follows once.
 func TestSinkWaitsForCredit(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, size := range []int{100, SinkEarly - 1, SinkEarly, 200_000} {
 			e, x, d := openSink(t, Config{}, true, false)
@@ -208,15 +210,11 @@ func TestSinkWaitsForCredit(t *testing.T) {
 // Requests that are held back to leave together leave when a message is to be sent,
 // also if that finds no credit.
 func TestSinkLetsRequestsGo(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for range 20 {
 			e, x, _ := openSink(t, Config{}, true, false)
 			for range 4 {
-				if n, err := e.direct(make([]byte, 1)); n != 1 || err != nil {
-					t.Fatal(n, err)
-				}
-				x.incoming(rdmap.OpSend)
+				x.sent(make([]byte, 1))
 			}
 			const posts = 30
 			for i := range posts {
@@ -236,7 +234,6 @@ func TestSinkLetsRequestsGo(t *testing.T) {
 // from the system call: the sink hears of the last acknowledgement, and none is ahead
 // of what was sent.
 func TestSinkAcknowledgedAtOnce(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		x.raw.send(x.tell(credit(0, 1<<20)))
@@ -277,7 +274,6 @@ func TestSinkAcknowledgedAtOnce(t *testing.T) {
 // A conversation that ends after any octet, gently or not, ends the queue pair: what
 // came whole was handed over, what was acknowledged counts, and nothing else.
 func TestSinkEndsAtEveryOctet(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		dev := openDevice(t, Config{EventLoops: 1})
 		for _, reset := range []bool{false, true} {

@@ -11,7 +11,6 @@ import (
 // A program that ends the connection when it has a message, in the middle of the burst
 // that has brought it, has acknowledged the message: its CREDIT leaves before the end.
 func TestSinkEndsWithTheCredit(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		e.qp.SinkReady()

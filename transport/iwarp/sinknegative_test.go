@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -65,16 +64,12 @@ func TestBadSinksIsTerminated(t *testing.T) {
 	for _, crc := range []bool{true, false} {
 		for _, b := range badSinks {
 			t.Run(fmt.Sprintf("crc %v/%s", crc, b.name), func(t *testing.T) {
-				t.Parallel()
 				bothRoles(t, func(t *testing.T, initiator bool) {
 					e, x, d := openSink(t, Config{}, initiator, crc)
 					e.qp.SinkReady()
 					x.sync() // the event loop has heard of it
 					for range 3 {
-						if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
-							t.Fatal(n, err)
-						}
-						x.incoming(rdmap.OpSend)
+						x.sent(make([]byte, 100))
 					}
 					var all []byte
 					for _, u := range append([][]byte{x.message(sinkNum, 0, true, []byte("good"))}, b.send(x)...) {
@@ -86,14 +81,12 @@ func TestBadSinksIsTerminated(t *testing.T) {
 					if got := d.taken(); !bytes.HasPrefix(got, []byte("good")) {
 						t.Errorf("%q has come", got)
 					}
-					if n := e.qp.FramesAcked(); n != 0 {
-						t.Errorf("%d bytes count as acknowledged", n)
-					}
+					same(t, "bytes count as acknowledged", e.qp.FramesAcked(), 0)
 					var (
 						n   int
 						err error
 					)
-					eventually(10*time.Second, func() bool { // nothing is taken while the Terminate is being sent
+					holds(func() bool { // nothing is taken while the Terminate is being sent
 						n, err = e.direct(make([]byte, 8))
 						return n != 0 || err != nil
 					})
@@ -108,7 +101,6 @@ func TestBadSinksIsTerminated(t *testing.T) {
 
 // What the sink refuses ends the connection, with the sink's error.
 func TestSinkRefuses(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		no := errors.New("no")

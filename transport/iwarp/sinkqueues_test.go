@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -24,7 +23,6 @@ func messagesTo(size int, list ...uint32) (frames []transport.Frame) {
 // Messages to several queues leave by one call, each queue with numbers of its own, and
 // count as acknowledged in the order in which they were sent.
 func TestSinkQueuesAreAcknowledgedInOrder(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		x.raw.send(x.tell(credit(0, 100)))
@@ -60,7 +58,6 @@ func TestSinkQueuesAreAcknowledgedInOrder(t *testing.T) {
 // A queue that the peer does not give more numbers of stops what comes for it, until it
 // does.
 func TestSinkQueuesHaveLimits(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		x.raw.send(x.tell(credit(0, 1<<20)))
@@ -85,9 +82,7 @@ func TestSinkQueuesHaveLimits(t *testing.T) {
 		for range 2 * frameCredit {
 			x.incoming(rdmap.OpSend)
 		}
-		if n := <-sent; n != 2*4*frameCredit {
-			t.Errorf("%d octets sent", n)
-		}
+		same(t, "octets sent", <-sent, 2*4*frameCredit)
 		x.raw.send(x.tell(credit(0, 1<<21))) // of another queue
 		x.sync()
 		for len(d.writable) > 0 {
@@ -115,7 +110,6 @@ func TestSinkQueuesHaveLimits(t *testing.T) {
 // What comes for any queue is taken in the order in which it comes, the sink is told of
 // each change, and each queue has its CREDIT.
 func TestSinkQueuesShareASink(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, true)
 		e.qp.SinkReady()
@@ -150,7 +144,6 @@ func TestSinkQueuesShareASink(t *testing.T) {
 
 // Short messages behind work requests keep the numbers of their queues.
 func TestSinkQueuesOfShortMessages(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, _ := openSink(t, Config{}, true, false)
 		x.raw.send(x.tell(credit(0, 100)))
@@ -159,9 +152,7 @@ func TestSinkQueuesOfShortMessages(t *testing.T) {
 		e.qp.Cork()
 		to := []uint32{10, 9, 10, 10}
 		for i, q := range to {
-			if err := e.qp.PostFirst(WorkRequest{ID: uint64(i), Op: OpWrite, Inline: []byte{1}}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.qp.PostFirst(WorkRequest{ID: uint64(i), Op: OpWrite, Inline: []byte{1}}))
 			if n, err := e.frames([]transport.Frame{{Head: []byte{byte(i)}, Ops: following, Port: uint16(q)}}); n != 1 || err != nil {
 				t.Fatal(n, err)
 			}
@@ -177,31 +168,24 @@ func TestSinkQueuesOfShortMessages(t *testing.T) {
 		}
 		x.raw.send(x.tell(xctl.Credit{SRQ: 10, Delivered: 3, Limit: 99}), x.tell(credit(1, 99)))
 		x.sync()
-		if n := e.qp.FramesAcked(); n != 4 {
-			t.Errorf("%d acknowledged", n)
-		}
+		same(t, "acknowledged", e.qp.FramesAcked(), 4)
 	})
 }
 
 // What is told of queues comes to the other side; what cannot be is not told, and not
 // passed on.
 func TestSinkQueuesAreAnnounced(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, d := openSink(t, Config{}, true, false)
 		for tag := range uint32(3) {
-			if err := e.qp.TellHome(tag, sinkNum+tag); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.qp.TellHome(tag, sinkNum+tag))
 		}
 		for tag := range uint32(3) {
 			if h := await[xctl.Home](x); h != (xctl.Home{SRQ: xctl.SRQN(sinkNum + tag), Tag: tag}) {
 				t.Errorf("%+v", h)
 			}
 		}
-		if err := e.qp.TellState(10, QueueNotReady); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.qp.TellState(10, QueueNotReady))
 		if s := await[xctl.SRQ](x); s != (xctl.SRQ{SRQ: 10, State: xctl.SRQDraining}) {
 			t.Errorf("%+v", s)
 		}
@@ -218,26 +202,20 @@ func TestSinkQueuesAreAnnounced(t *testing.T) {
 		}
 		_ = x.conn.Close()
 		_ = d.ended()
-		if !eventually(10*time.Second, func() bool { return e.qp.TellHome(1, 10) != nil && e.qp.TellState(10, QueueGone) != nil }) {
-			t.Error("news of a connection that has ended")
-		}
+		eventually(t, "no news of a connection that has ended", func() bool { return e.qp.TellHome(1, 10) != nil && e.qp.TellState(10, QueueGone) != nil })
 	})
 }
 
 // Who asks is told at once what was taken, in the answer to a PING; with nothing to be
 // acknowledged nobody is asked.
 func TestSinkAsk(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e, x, _ := openSink(t, Config{}, true, false)
 		e.qp.SinkReady()
 		x.sync()
 		e.quiet()
 		e.qp.AskAcked()
-		if n, err := e.direct([]byte("message")); n != 7 || err != nil {
-			t.Fatal(n, err)
-		}
-		x.incoming(rdmap.OpSend)
+		x.sent([]byte("message"))
 		if p := has[xctl.Ping](x); len(p) > 0 {
 			t.Errorf("asked for nothing: %+v", p)
 		}

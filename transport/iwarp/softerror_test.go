@@ -17,48 +17,43 @@ func TestSharedConnectionSurvivesBadKeys(t *testing.T) {
 		if m.cp.Markers || m.sp.Markers || m.cp.PeerToPeer {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				m.sp.IRD = 0
-				client, server, _ := sharedPair(t, m.cfg, m.cp, m.sp)
-				good, local := server.reg(70_000, allRights), client.reg(70_000, mr.LocalWrite)
-				readOnly := server.reg(70_000, mr.LocalWrite|mr.RemoteRead)
-				dead := server.reg(70_000, allRights)
-				if err := dead.Dereg(within(t)); err != nil {
-					t.Fatal(err)
+		inBubble(t, name, func(t *testing.T) {
+			m.sp.IRD = 0
+			client, server, _ := sharedPair(t, m.cfg, m.cp, m.sp)
+			good, local := server.reg(70_000, allRights), client.reg(70_000, mr.LocalWrite)
+			readOnly := server.reg(70_000, mr.LocalWrite|mr.RemoteRead)
+			dead := server.reg(70_000, allRights)
+			must(t, dead.Dereg(within(t)))
+			fill(local.Bytes(), 7)
+			write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 60_000)}, RemoteKey: good.Key(), RemoteAddr: good.Base()}
+			read := write
+			read.ID, read.Op = 2, OpRead
+			add := WorkRequest{ID: 3, Op: OpFetchAdd, Flags: Signaled, SGE: []SGE{local.SGE(60_008, 8)}, RemoteKey: good.Key(), RemoteAddr: good.Base()}
+			bad := func(w WorkRequest, key mr.Key, addr uint64) WorkRequest {
+				w.ID, w.RemoteKey, w.RemoteAddr = 100+w.ID, key, addr
+				return w
+			}
+			ask := 0
+			for range 3 {
+				for _, w := range []WorkRequest{
+					bad(write, dead.Key(), good.Base()), bad(write, readOnly.Key(), good.Base()), bad(write, good.Key(), good.Base()+10_001),
+					bad(read, dead.Key(), good.Base()), bad(read, good.Key()+1, good.Base()), bad(read, good.Key(), ^uint64(0)-100),
+					bad(add, readOnly.Key(), good.Base()), bad(add, dead.Key(), good.Base()),
+				} {
+					client.send(write, w, read, add)
+					client.want(1, Success, OpWrite)
+					client.want(w.ID, RemoteAccess, w.Op)
+					client.want(2, Success, OpRead)
+					client.want(3, Success, OpFetchAdd)
+					ask++
 				}
-				fill(local.Bytes(), 7)
-				write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 60_000)}, RemoteKey: good.Key(), RemoteAddr: good.Base()}
-				read := write
-				read.ID, read.Op = 2, OpRead
-				add := WorkRequest{ID: 3, Op: OpFetchAdd, Flags: Signaled, SGE: []SGE{local.SGE(60_008, 8)}, RemoteKey: good.Key(), RemoteAddr: good.Base()}
-				bad := func(w WorkRequest, key mr.Key, addr uint64) WorkRequest {
-					w.ID, w.RemoteKey, w.RemoteAddr = 100+w.ID, key, addr
-					return w
-				}
-				ask := 0
-				for range 3 {
-					for _, w := range []WorkRequest{
-						bad(write, dead.Key(), good.Base()), bad(write, readOnly.Key(), good.Base()), bad(write, good.Key(), good.Base()+10_001),
-						bad(read, dead.Key(), good.Base()), bad(read, good.Key()+1, good.Base()), bad(read, good.Key(), ^uint64(0)-100),
-						bad(add, readOnly.Key(), good.Base()), bad(add, dead.Key(), good.Base()),
-					} {
-						client.send(write, w, read, add)
-						client.want(1, Success, OpWrite)
-						client.want(w.ID, RemoteAccess, w.Op)
-						client.want(2, Success, OpRead)
-						client.want(3, Success, OpFetchAdd)
-						ask++
-					}
-				}
-				if client.qp.State() != StateRTS || server.qp.State() != StateRTS {
-					t.Fatal(client.qp.Err(), server.qp.Err())
-				}
-				if n := server.dev.Stats().AccessErrors; n != uint64(ask) {
-					t.Fatalf("%d access errors counted, %d made", n, ask)
-				}
-			})
+			}
+			if client.qp.State() != StateRTS || server.qp.State() != StateRTS {
+				t.Fatal(client.qp.Err(), server.qp.Err())
+			}
+			if n := server.dev.Stats().AccessErrors; n != uint64(ask) {
+				t.Fatalf("%d access errors counted, %d made", n, ask)
+			}
 		})
 	}
 }
@@ -66,16 +61,13 @@ func TestSharedConnectionSurvivesBadKeys(t *testing.T) {
 // A Write to a shared connection completes when it is placed, so a message by
 // any other way finds it there.
 func TestSharedWriteCompletesWhenPlaced(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, _ := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		remote, local := server.reg(1<<20, allRights), client.reg(1<<20, 0)
 		fill(local.Bytes(), 8)
 		client.send(WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 1<<20)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()})
 		client.want(1, Success, OpWrite)
-		if err := remote.Dereg(within(t)); err != nil { // orders the memory for the race detector
-			t.Fatal(err)
-		}
+		must(t, remote.Dereg(within(t))) // orders the memory for the race detector
 		if !bytes.Equal(remote.Bytes(), local.Bytes()) {
 			t.Fatal("not there yet")
 		}
@@ -85,7 +77,6 @@ func TestSharedWriteCompletesWhenPlaced(t *testing.T) {
 // A message that builds on Writes is refused if one of them failed; others, and
 // those that build on other Writes, are delivered.
 func TestMessageIsRefusedWithItsWrites(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{MaxULPDU: 1442}, ConnParams{}, ConnParams{})
 		remote, local, dst := server.reg(8192, allRights), client.reg(8192, 0), server.reg(8192, mr.LocalWrite)
@@ -130,7 +121,6 @@ func TestMessageIsRefusedWithItsWrites(t *testing.T) {
 
 // The region of a read goes away while it is being answered: that read fails.
 func TestSharedReadOfVanishingRegion(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, _ := sharedPair(t, Config{SendBuffer: 32 << 10}, ConnParams{NoCRC: true}, ConnParams{NoCRC: true})
 		sink := client.reg(8<<20, mr.LocalWrite)
@@ -140,9 +130,7 @@ func TestSharedReadOfVanishingRegion(t *testing.T) {
 			victim := server.reg(8<<20, allRights)
 			client.send(WorkRequest{ID: 1, Op: OpRead, Flags: Signaled, SGE: []SGE{sink.SGE(0, 8<<20)}, RemoteKey: victim.Key(), RemoteAddr: victim.Base()},
 				WorkRequest{ID: 2, Op: OpRead, Flags: Signaled, SGE: []SGE{sink.SGE(0, 100)}, RemoteKey: keep.Key(), RemoteAddr: keep.Base()})
-			if err := victim.Dereg(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, victim.Dereg(within(t)))
 			switch c := client.next(); {
 			case c.ID == 1 && c.Status == RemoteAccess:
 				failed++
@@ -160,7 +148,6 @@ func TestSharedReadOfVanishingRegion(t *testing.T) {
 // A peer that makes mistakes without end loses the connection, unless it was
 // trusted to see to that itself.
 func TestTooManySoftErrorsEndTheConnection(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		client, server, _ := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
 		local := client.reg(8, mr.LocalWrite)

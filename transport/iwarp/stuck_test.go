@@ -3,7 +3,6 @@
 package iwarp
 
 import (
-	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 // A half of a connection that hangs in a section costs its connection, of which the peer hears, and no other one. The
 // region that an invalidation cannot end is never reported as gone.
 func TestMRREQ22StuckSectionEndsItsConnection(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		a, b := pair(t, Config{Memory: mr.Config{Stuck: 50 * time.Millisecond}}, ConnParams{}, ConnParams{})
 		other, far := newEnd(t, a.dev, QPConfig{}), newEnd(t, b.dev, QPConfig{})
@@ -27,19 +25,13 @@ func TestMRREQ22StuckSectionEndsItsConnection(t *testing.T) {
 			a.qp.mu.Unlock()
 		}
 		s.tx.enter()
-		if err := m.Dereg(within(t)); !errors.Is(err, syscall.EBUSY) {
-			t.Errorf("Dereg in a section: %v", err)
-		}
+		wantErr(t, "Dereg in a section", m.Dereg(within(t)), syscall.EBUSY)
 		<-b.qp.Done()
-		if err := a.qp.Err(); !errors.Is(err, errStuck) {
-			t.Errorf("the connection ended with %v", err)
-		}
+		wantErr(t, "the connection ended with", a.qp.Err(), errStuck)
 		s.tx.leave()
 		s.transmit() // the transmitter's part of the end
 		<-a.qp.Done()
-		if n := a.dev.regions.Stats().StuckReaders; n != 1 {
-			t.Errorf("%d readers were stuck", n)
-		}
+		same(t, "readers were stuck", a.dev.regions.Stats().StuckReaders, 1)
 		far.post(7)
 		other.send(WorkRequest{ID: 1, Flags: Signaled})
 		other.want(1, Success, OpSend)

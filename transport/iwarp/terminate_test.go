@@ -43,41 +43,37 @@ func TestTerminateIsTranslated(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, s := range streams {
-			t.Run(s.name+"/"+test.name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					p := openStream(t, v.end, s)
-					p.send(emptyWrite())
-					v.post(100, v.recv.SGE(0, 64))
-					v.send(WorkRequest{ID: 1, Op: OpRead, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, RemoteAddr: 2},
-						WorkRequest{ID: 2, Op: OpRead, SGE: []SGE{v.sink.SGE(8, 8)}, RemoteKey: 1, RemoteAddr: 2})
-					read := p.segment(rdmap.OpReadRequest)
-					p.segment(rdmap.OpReadRequest)
-					p.send(append(rdmap.TerminateHeader().AppendTo(nil), test.body(read)...))
-					// 62: what follows is dropped.
-					p.send(write(uint32(v.open.Key()), v.open.Base(), []byte{1}), p.sendMessage([]byte("late")))
-					p.closed()
-					err := v.ended()
-					var te *TerminateError
-					if !errors.As(err, &te) || !te.Remote || te.Cause != test.cause || te.SIW != test.siw {
-						t.Errorf("the queue pair says %v (%+v)", err, te)
-					}
-					var got []string
-					for _, c := range v.rest() {
-						got = append(got, fmt.Sprint(c.ID, c.Status))
-					}
-					want := fmt.Sprint([]string{fmt.Sprint(1, test.status), fmt.Sprint(2, Flushed), fmt.Sprint(100, Flushed)})
-					if fmt.Sprint(got) != want {
-						t.Errorf("completed: %v, want %v", got, want)
-					}
-					if v.open.Bytes()[0] != untouched || v.recv.Bytes()[0] != untouched {
-						t.Error("what came after the Terminate was placed")
-					}
-					if st := v.dev.Stats(); st.TerminatesReceived != 1 || st.TerminatesSent != 0 {
-						t.Errorf("%+v", st)
-					}
-				})
+			inBubble(t, s.name+"/"+test.name, func(t *testing.T) {
+				v, p := streamVictim(t, s)
+				p.send(emptyWrite())
+				v.post(100, v.recv.SGE(0, 64))
+				v.send(WorkRequest{ID: 1, Op: OpRead, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, RemoteAddr: 2},
+					WorkRequest{ID: 2, Op: OpRead, SGE: []SGE{v.sink.SGE(8, 8)}, RemoteKey: 1, RemoteAddr: 2})
+				read := p.segment(rdmap.OpReadRequest)
+				p.segment(rdmap.OpReadRequest)
+				p.send(append(rdmap.TerminateHeader().AppendTo(nil), test.body(read)...))
+				// 62: what follows is dropped.
+				p.send(write(uint32(v.open.Key()), v.open.Base(), []byte{1}), p.sendMessage([]byte("late")))
+				p.closed()
+				err := v.ended()
+				var te *TerminateError
+				if !errors.As(err, &te) || !te.Remote || te.Cause != test.cause || te.SIW != test.siw {
+					t.Errorf("the queue pair says %v (%+v)", err, te)
+				}
+				var got []string
+				for _, c := range v.rest() {
+					got = append(got, fmt.Sprint(c.ID, c.Status))
+				}
+				want := fmt.Sprint([]string{fmt.Sprint(1, test.status), fmt.Sprint(2, Flushed), fmt.Sprint(100, Flushed)})
+				if fmt.Sprint(got) != want {
+					t.Errorf("completed: %v, want %v", got, want)
+				}
+				if v.open.Bytes()[0] != untouched || v.recv.Bytes()[0] != untouched {
+					t.Error("what came after the Terminate was placed")
+				}
+				if st := v.dev.Stats(); st.TerminatesReceived != 1 || st.TerminatesSent != 0 {
+					t.Errorf("%+v", st)
+				}
 			})
 		}
 	}
@@ -93,28 +89,24 @@ func TestTerminateNamesARequest(t *testing.T) {
 		2: {"1 work request flushed", "2 work request flushed"}, // there is no such one
 	} {
 		for _, s := range streams {
-			t.Run(fmt.Sprint(s.name, named), func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					p := openStream(t, v.end, s)
-					p.send(emptyWrite())
-					v.send(WorkRequest{ID: 1, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1},
-						WorkRequest{ID: 2, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(8, 8)}, RemoteKey: 1, Add: 1})
-					p.segment(rdmap.OpAtomicRequest)
-					r := p.segment(rdmap.OpAtomicRequest)
-					r.Untagged.MSN += uint32(named) - 1
-					p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
-					p.closed()
-					_ = v.ended()
-					var got []string
-					for _, c := range v.rest() {
-						got = append(got, fmt.Sprint(c.ID, " ", c.Status))
-					}
-					if !slices.Equal(got, want) {
-						t.Errorf("completed: %q, want %q", got, want)
-					}
-				})
+			inBubble(t, fmt.Sprint(s.name, named), func(t *testing.T) {
+				v, p := streamVictim(t, s)
+				p.send(emptyWrite())
+				v.send(WorkRequest{ID: 1, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1},
+					WorkRequest{ID: 2, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(8, 8)}, RemoteKey: 1, Add: 1})
+				p.segment(rdmap.OpAtomicRequest)
+				r := p.segment(rdmap.OpAtomicRequest)
+				r.Untagged.MSN += uint32(named) - 1
+				p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
+				p.closed()
+				_ = v.ended()
+				var got []string
+				for _, c := range v.rest() {
+					got = append(got, fmt.Sprint(c.ID, " ", c.Status))
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("completed: %q, want %q", got, want)
+				}
 			})
 		}
 	}
@@ -129,35 +121,31 @@ func TestTerminateNamesNoRequest(t *testing.T) {
 		first          Status
 	}{{1, 0, RemoteAccess}, {2, 0, RemoteAccess}, {0, 1, RemoteAccess}, {0, 2, Flushed}} {
 		for _, s := range streams {
-			t.Run(fmt.Sprint(s.name, c.reads, c.atomics), func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					p := openStream(t, v.end, s)
-					p.send(emptyWrite())
-					var r rdmap.Segment
-					for i := range c.reads {
-						v.send(WorkRequest{ID: uint64(i), Op: OpRead, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1})
-						r = p.segment(rdmap.OpReadRequest)
+			inBubble(t, fmt.Sprint(s.name, c.reads, c.atomics), func(t *testing.T) {
+				v, p := streamVictim(t, s)
+				p.send(emptyWrite())
+				var r rdmap.Segment
+				for i := range c.reads {
+					v.send(WorkRequest{ID: uint64(i), Op: OpRead, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1})
+					r = p.segment(rdmap.OpReadRequest)
+				}
+				for i := range c.atomics {
+					v.send(WorkRequest{ID: uint64(i), Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1})
+					r = p.segment(rdmap.OpAtomicRequest)
+				}
+				r.Untagged.MSN += 1000
+				p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
+				p.closed()
+				_ = v.ended()
+				for i, done := range v.rest() {
+					want := Flushed
+					if i == 0 {
+						want = c.first
 					}
-					for i := range c.atomics {
-						v.send(WorkRequest{ID: uint64(i), Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1})
-						r = p.segment(rdmap.OpAtomicRequest)
+					if done.ID != uint64(i) || done.Status != want {
+						t.Errorf("request %d: %v, want %v", i, done.Status, want)
 					}
-					r.Untagged.MSN += 1000
-					p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
-					p.closed()
-					_ = v.ended()
-					for i, done := range v.rest() {
-						want := Flushed
-						if i == 0 {
-							want = c.first
-						}
-						if done.ID != uint64(i) || done.Status != want {
-							t.Errorf("request %d: %v, want %v", i, done.Status, want)
-						}
-					}
-				})
+				}
 			})
 		}
 	}
@@ -197,21 +185,18 @@ func TestBadTerminateIsNotAnswered(t *testing.T) {
 		"of 8 KiB":         untagged(rdmap.OpTerminate, 2, 1, 0, true, make([]byte, 8192)),
 	} {
 		for _, s := range streams {
-			t.Run(s.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					v.post(100, v.recv.SGE(0, 64))
-					p := openStream(t, v.end, s)
-					p.send(u)
-					p.closed()
-					if v.ended() == nil {
-						t.Error("no reason")
-					}
-					if c := v.rest(); len(c) != 1 || c[0].Status != Flushed {
-						t.Errorf("completed: %+v", c)
-					}
-				})
+			inBubble(t, s.name+"/"+name, func(t *testing.T) {
+				v := newVictim(t, Config{EventLoops: 1})
+				v.post(100, v.recv.SGE(0, 64))
+				p := openStream(t, v.end, s)
+				p.send(u)
+				p.closed()
+				if v.ended() == nil {
+					t.Error("no reason")
+				}
+				if c := v.rest(); len(c) != 1 || c[0].Status != Flushed {
+					t.Errorf("completed: %+v", c)
+				}
 			})
 		}
 	}
@@ -223,51 +208,48 @@ func TestBadTerminateIsNotAnswered(t *testing.T) {
 func TestTerminateAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	for _, crc := range []bool{true, false} {
-		t.Run(fmt.Sprintf("crc %v", crc), func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				d := openDevice(t, Config{EventLoops: 2, SendBuffer: 64 << 10})
-				for i := range 60 {
-					e := newEnd(t, d, QPConfig{SignalAll: true})
-					m := e.reg(1<<20, allRights)
-					p := openRaw(t, e, i%2 == 0, crc)
-					if i%5 > 0 {
-						p.send(emptyWrite())
-					}
-					n := i % 20
-					for id := range n {
-						w := WorkRequest{ID: uint64(id), SGE: []SGE{m.SGE(0, 1<<20)}, RemoteKey: 1}
-						w.Op = []Op{OpSend, OpRead, OpWrite}[id%3]
-						e.send(w)
-					}
-					if i%3 > 0 {
-						p.send(p.read(rdmap.ReadRequest{Size: 1 << 20, SourceSTag: uint32(m.Key()), SourceTO: m.Base()}))
-					}
-					for range i % 4 {
-						if n > 2 && i%5 > 0 {
-							if _, err := p.next(); err != nil {
-								t.Fatal(err)
-							}
-						}
-					}
-					p.send(terminating(rdmap.NewTerminate(rdmap.CauseCatastrophic, nil)))
-					if err := e.ended(); !errors.Is(err, rdmap.CauseCatastrophic) {
-						t.Fatalf("run %d: %v", i, err)
-					}
-					for id, c := range e.rest() {
-						if c.ID != uint64(id) || c.Status != Success && c.Status != Flushed {
-							t.Fatalf("run %d: completion %d is %+v", i, id, c)
-						}
-						n--
-					}
-					if n != 0 {
-						t.Fatalf("run %d: %d requests did not complete", i, n)
-					}
-					p.gone()
-					_ = p.conn.Close()
-					_ = e.qp.Close()
+		inBubble(t, fmt.Sprintf("crc %v", crc), func(t *testing.T) {
+			d := openDevice(t, Config{EventLoops: 2, SendBuffer: 64 << 10})
+			for i := range 60 {
+				e := newEnd(t, d, QPConfig{SignalAll: true})
+				m := e.reg(1<<20, allRights)
+				p := openRaw(t, e, i%2 == 0, crc)
+				if i%5 > 0 {
+					p.send(emptyWrite())
 				}
-			})
+				n := i % 20
+				for id := range n {
+					w := WorkRequest{ID: uint64(id), SGE: []SGE{m.SGE(0, 1<<20)}, RemoteKey: 1}
+					w.Op = []Op{OpSend, OpRead, OpWrite}[id%3]
+					e.send(w)
+				}
+				if i%3 > 0 {
+					p.send(p.read(rdmap.ReadRequest{Size: 1 << 20, SourceSTag: uint32(m.Key()), SourceTO: m.Base()}))
+				}
+				for range i % 4 {
+					if n > 2 && i%5 > 0 {
+						if _, err := p.next(); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				p.send(terminating(rdmap.NewTerminate(rdmap.CauseCatastrophic, nil)))
+				if err := e.ended(); !errors.Is(err, rdmap.CauseCatastrophic) {
+					t.Fatalf("run %d: %v", i, err)
+				}
+				for id, c := range e.rest() {
+					if c.ID != uint64(id) || c.Status != Success && c.Status != Flushed {
+						t.Fatalf("run %d: completion %d is %+v", i, id, c)
+					}
+					n--
+				}
+				if n != 0 {
+					t.Fatalf("run %d: %d requests did not complete", i, n)
+				}
+				p.gone()
+				_ = p.conn.Close()
+				_ = e.qp.Close()
+			}
 		})
 	}
 }

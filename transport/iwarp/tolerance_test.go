@@ -99,28 +99,25 @@ func TestUnusualButRight(t *testing.T) {
 			if test.only == "no crc" && s.crc {
 				continue
 			}
-			t.Run(s.name+"/"+test.name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					for i := range 10 {
-						v.post(uint64(100+i), v.recv.SGE(0, 4096))
+			inBubble(t, s.name+"/"+test.name, func(t *testing.T) {
+				v := newVictim(t, Config{EventLoops: 1})
+				for i := range 10 {
+					v.post(uint64(100+i), v.recv.SGE(0, 4096))
+				}
+				p := openStream(t, v.end, s)
+				test.send(v, p)
+				for i, n := range test.recv {
+					if c := v.want(uint64(100+i), Success, OpReceive); int(c.Len) != n {
+						t.Errorf("message %d of %d bytes, want %d", i, c.Len, n)
 					}
-					p := openStream(t, v.end, s)
-					test.send(v, p)
-					for i, n := range test.recv {
-						if c := v.want(uint64(100+i), Success, OpReceive); int(c.Len) != n {
-							t.Errorf("message %d of %d bytes, want %d", i, c.Len, n)
-						}
-					}
-					got := p.probe(v.open, 0, len(test.want)+1)
-					if string(got[:len(test.want)]) != test.want || got[len(test.want)] != untouched && test.want != "x" {
-						t.Errorf("in memory: %q, want %q", got, test.want)
-					}
-					if v.qp.State() == StateError {
-						t.Error(v.qp.Err())
-					}
-				})
+				}
+				got := p.probe(v.open, 0, len(test.want)+1)
+				if string(got[:len(test.want)]) != test.want || got[len(test.want)] != untouched && test.want != "x" {
+					t.Errorf("in memory: %q, want %q", got, test.want)
+				}
+				if v.qp.State() == StateError {
+					t.Error(v.qp.Err())
+				}
 			})
 		}
 	}
@@ -132,33 +129,29 @@ func TestAnswerToReadOfNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range streams {
 		for name, sizes := range map[string][]int{"58 empty": {0}, "58 junk": {100}, "58 long junk": {10_000}, "58 junk in segments": {16, 9000, 0, 4}} {
-			t.Run(s.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				bubble(t, func(t *testing.T) {
-					v := newVictim(t, Config{EventLoops: 1})
-					p := openStream(t, v.end, s)
-					p.send(emptyWrite())
-					v.send(WorkRequest{ID: 1, Op: OpRead, Flags: Signaled},
-						WorkRequest{ID: 2, Op: OpRead, Flags: Signaled, SGE: []SGE{v.sink.SGE(0, 0)}},
-						WorkRequest{ID: 3, Op: OpRead, Flags: Signaled, SGE: []SGE{v.sink.SGE(0, 2)}, RemoteKey: 1})
-					for id := range uint64(2) {
-						p.segment(rdmap.OpReadRequest)
-						for i, n := range sizes {
-							p.send(tagged(rdmap.OpReadResponse, uint32(v.open.Key()), v.open.Base(), i == len(sizes)-1, make([]byte, n)))
-						}
-						if c := v.want(id+1, Success, OpRead); c.Len != 0 {
-							t.Errorf("length %d", c.Len)
-						}
+			inBubble(t, s.name+"/"+name, func(t *testing.T) {
+				v, p := streamVictim(t, s)
+				p.send(emptyWrite())
+				v.send(WorkRequest{ID: 1, Op: OpRead, Flags: Signaled},
+					WorkRequest{ID: 2, Op: OpRead, Flags: Signaled, SGE: []SGE{v.sink.SGE(0, 0)}},
+					WorkRequest{ID: 3, Op: OpRead, Flags: Signaled, SGE: []SGE{v.sink.SGE(0, 2)}, RemoteKey: 1})
+				for id := range uint64(2) {
+					p.segment(rdmap.OpReadRequest)
+					for i, n := range sizes {
+						p.send(tagged(rdmap.OpReadResponse, uint32(v.open.Key()), v.open.Base(), i == len(sizes)-1, make([]byte, n)))
 					}
-					p.send(answer(p.segment(rdmap.OpReadRequest), []byte("ok")))
-					v.want(3, Success, OpRead)
-					if string(v.sink.Bytes()[:2]) != "ok" {
-						t.Errorf("read %q", v.sink.Bytes()[:2])
+					if c := v.want(id+1, Success, OpRead); c.Len != 0 {
+						t.Errorf("length %d", c.Len)
 					}
-					if b := p.probe(v.open, 0, 64); !bytes.Equal(b, bytes.Repeat([]byte{untouched}, 64)) {
-						t.Errorf("junk was placed: %q", b)
-					}
-				})
+				}
+				p.send(answer(p.segment(rdmap.OpReadRequest), []byte("ok")))
+				v.want(3, Success, OpRead)
+				if string(v.sink.Bytes()[:2]) != "ok" {
+					t.Errorf("read %q", v.sink.Bytes()[:2])
+				}
+				if b := p.probe(v.open, 0, 64); !bytes.Equal(b, bytes.Repeat([]byte{untouched}, 64)) {
+					t.Errorf("junk was placed: %q", b)
+				}
 			})
 		}
 	}
@@ -168,24 +161,20 @@ func TestAnswerToReadOfNothing(t *testing.T) {
 func TestNothingIsSentAsOneEmptySegment(t *testing.T) {
 	t.Parallel()
 	for _, s := range streams {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				v := newVictim(t, Config{EventLoops: 1})
-				p := openStream(t, v.end, s)
-				p.send(emptyWrite())
-				v.send(WorkRequest{ID: 1, Flags: Signaled}, WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled}, WorkRequest{ID: 3, Op: OpSend, Flags: Signaled, SGE: []SGE{{Key: 0xdead}, {}}},
-					WorkRequest{ID: 4, Op: OpWrite, Flags: Signaled, SGE: []SGE{{Key: 0xdead}}})
-				for i, op := range []rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpSend, rdmap.OpWrite} {
-					if g := p.segment(op); len(g.Payload) > 0 || !g.Last() {
-						t.Errorf("request %d: %+v", i, g)
-					}
-					v.want(uint64(i+1), Success, []Op{OpSend, OpWrite}[i%2])
+		inBubble(t, s.name, func(t *testing.T) {
+			v, p := streamVictim(t, s)
+			p.send(emptyWrite())
+			v.send(WorkRequest{ID: 1, Flags: Signaled}, WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled}, WorkRequest{ID: 3, Op: OpSend, Flags: Signaled, SGE: []SGE{{Key: 0xdead}, {}}},
+				WorkRequest{ID: 4, Op: OpWrite, Flags: Signaled, SGE: []SGE{{Key: 0xdead}}})
+			for i, op := range []rdmap.Op{rdmap.OpSend, rdmap.OpWrite, rdmap.OpSend, rdmap.OpWrite} {
+				if g := p.segment(op); len(g.Payload) > 0 || !g.Last() {
+					t.Errorf("request %d: %+v", i, g)
 				}
-				v.post(100) // room for an empty message
-				p.send(p.sendMessage(nil))
-				v.want(100, Success, OpReceive)
-			})
+				v.want(uint64(i+1), Success, []Op{OpSend, OpWrite}[i%2])
+			}
+			v.post(100) // room for an empty message
+			p.send(p.sendMessage(nil))
+			v.want(100, Success, OpReceive)
 		})
 	}
 }
@@ -194,25 +183,21 @@ func TestNothingIsSentAsOneEmptySegment(t *testing.T) {
 func TestAtomicsOfRawPeer(t *testing.T) {
 	t.Parallel()
 	for _, s := range streams {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				v := newVictim(t, Config{EventLoops: 1})
-				p := openStream(t, v.end, s)
-				old := binary.NativeEndian.Uint64(bytes.Repeat([]byte{untouched}, 8))
-				for i := range uint64(5) {
-					r := rdmap.AtomicRequest{Op: rdmap.FetchAdd, ID: uint32(70 + i), STag: uint32(v.open.Key()), TO: v.open.Base() + 8, Add: 3, CompareMask: ^uint64(0)}
-					p.send(untagged(rdmap.OpAtomicRequest, 1, p.nextMSN(1), 0, true, r.AppendTo(nil)))
-					g := p.segment(rdmap.OpAtomicResponse)
-					var a rdmap.AtomicResponse
-					if err := a.Decode(g.Payload); err != nil || a.ID != r.ID || a.Value != old+3*i || g.Untagged.MSN != uint32(i+1) {
-						t.Errorf("answer %d: %+v, %+v, %v", i, g.Untagged, a, err)
-					}
-					if b := p.probe(v.open, 8, 8); binary.NativeEndian.Uint64(b) != old+3*i+3 {
-						t.Errorf("left %x", b)
-					}
+		inBubble(t, s.name, func(t *testing.T) {
+			v, p := streamVictim(t, s)
+			old := binary.NativeEndian.Uint64(bytes.Repeat([]byte{untouched}, 8))
+			for i := range uint64(5) {
+				r := rdmap.AtomicRequest{Op: rdmap.FetchAdd, ID: uint32(70 + i), STag: uint32(v.open.Key()), TO: v.open.Base() + 8, Add: 3, CompareMask: ^uint64(0)}
+				p.send(untagged(rdmap.OpAtomicRequest, 1, p.nextMSN(1), 0, true, r.AppendTo(nil)))
+				g := p.segment(rdmap.OpAtomicResponse)
+				var a rdmap.AtomicResponse
+				if err := a.Decode(g.Payload); err != nil || a.ID != r.ID || a.Value != old+3*i || g.Untagged.MSN != uint32(i+1) {
+					t.Errorf("answer %d: %+v, %+v, %v", i, g.Untagged, a, err)
 				}
-			})
+				if b := p.probe(v.open, 8, 8); binary.NativeEndian.Uint64(b) != old+3*i+3 {
+					t.Errorf("left %x", b)
+				}
+			}
 		})
 	}
 }

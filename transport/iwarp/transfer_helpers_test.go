@@ -26,12 +26,9 @@ var modes = map[string]struct {
 
 func eachMode(t *testing.T, f func(t *testing.T, client, server *end)) {
 	for name, m := range modes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				client, server := pair(t, m.cfg, m.cp, m.sp)
-				f(t, client, server)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			client, server := pair(t, m.cfg, m.cp, m.sp)
+			f(t, client, server)
 		})
 	}
 }

@@ -15,7 +15,6 @@ import (
 // the socket takes only part of them at a time. With the completion the memory is
 // the program's again.
 func TestWriteOfUnregisteredMemory(t *testing.T) {
-	t.Parallel()
 	test := func(t *testing.T, client, server *end) {
 		const room = 1 << 20
 		back, remote := client.reg(room, mr.LocalWrite), server.reg(room, allRights)
@@ -51,7 +50,6 @@ func TestWriteOfUnregisteredMemory(t *testing.T) {
 			continue
 		}
 		t.Run("shared, "+name, func(t *testing.T) {
-			t.Parallel()
 			m.cfg.SendBuffer = 16 << 10
 			bubble(t, func(t *testing.T) {
 				client, server, _ := sharedPair(t, m.cfg, m.cp, m.sp)

@@ -13,7 +13,6 @@ import (
 
 // Sends of all sizes arrive whole, in order, each in the memory posted for it.
 func TestSendArrivesInPostedMemory(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
 		fill(src.Bytes(), 1)
@@ -34,7 +33,6 @@ func TestSendArrivesInPostedMemory(t *testing.T) {
 // memory is only looked at through the connection: to the race detector nothing
 // else orders what this test and the peer's event loop do.
 func TestWriteThenRead(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		const room = 1<<20 + 64
 		src, zero, back := client.reg(room, 0), client.reg(room, 0), client.reg(room, mr.LocalWrite)
@@ -72,16 +70,13 @@ func TestWriteThenRead(t *testing.T) {
 // A queue pair keeps many requests of all kinds outstanding, and completes them
 // in order.
 func TestManyOutstanding(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		src, sink, dst := client.reg(8192*64, 0), client.reg(8192*64, mr.LocalWrite), server.reg(8192*64, mr.LocalWrite)
 		fill(src.Bytes(), 3)
 		blocks := make([]byte, 8192*64)
 		fill(blocks, 4)
 		remote, err := server.pd.RegMR(blocks, allRights, 1<<40)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 64 {
 			server.post(uint64(i), dst.SGE(i*8192, 8192))
 		}
@@ -103,7 +98,6 @@ func TestManyOutstanding(t *testing.T) {
 }
 
 func TestAtomicsReturnWhatWasThere(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		remote, res := server.reg(64, allRights), client.reg(64, mr.LocalWrite)
 		at := WorkRequest{Flags: Signaled, RemoteKey: remote.Key(), RemoteAddr: remote.Base() + 8}
@@ -126,7 +120,6 @@ func TestAtomicsReturnWhatWasThere(t *testing.T) {
 }
 
 func TestInlineImmediateAndInvalidate(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		dst, victim, tmp := server.reg(64, mr.LocalWrite), server.reg(64, allRights), client.reg(8, mr.LocalWrite)
 		for i := range 3 {
@@ -157,7 +150,6 @@ func TestInlineImmediateAndInvalidate(t *testing.T) {
 }
 
 func TestDisconnectDeliversWhatWasPosted(t *testing.T) {
-	t.Parallel()
 	eachMode(t, func(t *testing.T, client, server *end) {
 		src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
 		for i := range 8 {
@@ -166,9 +158,7 @@ func TestDisconnectDeliversWhatWasPosted(t *testing.T) {
 		for range 8 {
 			client.send(WorkRequest{SGE: []SGE{src.SGE(0, 1<<20)}})
 		}
-		if err := client.qp.Disconnect(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.qp.Disconnect())
 		for i := range 8 {
 			server.want(uint64(i), Success, OpReceive)
 		}

@@ -85,7 +85,6 @@ func TestLongMessageIsPaidBack(t *testing.T) {
 // On the wire three queues with messages of 128 KiB, 8 KiB and 512 octets share the
 // connection, and each keeps its order.
 func TestSharedQueuesShareOctets(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 256 << 10}), QPConfig{MaxSend: 1 << 17})
 		x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{})
@@ -128,7 +127,6 @@ func TestSharedQueuesShareOctets(t *testing.T) {
 // A message that builds on a Write follows it at once, also if its queue has sent
 // more than its share and others wait.
 func TestMessageOnWriteIsNotMadeToWait(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10}), QPConfig{MaxSend: 1 << 10})
 		x := openExtended(t, e, true, allCaps, SharedParams{})
@@ -149,9 +147,7 @@ func TestMessageOnWriteIsNotMadeToWait(t *testing.T) {
 			WorkRequest{Op: OpWrite, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 5})
 		for {
 			s, ok, err := x.take()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if ok && s.Op == rdmap.OpWrite {
 				break
 			}

@@ -127,17 +127,11 @@ func compareTwins(t *testing.T, host *end, seed uint64, s rawStream) {
 	const base = 1 << 20
 	w := &twin{memory: make([]byte, twinMemory), base: base, messages: make([]byte, twinMessages*twinMessage)}
 	open, err := e.pd.RegMR(make([]byte, twinMemory), mr.LocalWrite|mr.RemoteWrite, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source, err := e.pd.RegMR(make([]byte, 8192), mr.RemoteRead, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	recv, err := e.pd.RegMR(make([]byte, len(w.messages)), mr.LocalWrite, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range twinMessages {
 		cut := r.IntN(twinMessage)
 		e.post(uint64(i), recv.SGE(i*twinMessage, cut), recv.SGE(i*twinMessage+cut, twinMessage-cut))
@@ -176,14 +170,10 @@ func compareTwins(t *testing.T, host *end, seed uint64, s rawStream) {
 	if !bytes.Equal(recv.Bytes(), w.messages) {
 		t.Fatalf("seed %d: messages differ from their twins", seed)
 	}
-	if err := e.qp.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.qp.Close())
 	_ = p.conn.Close()
 	for _, m := range []*MR{open, source, recv} {
-		if err := m.Dereg(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Dereg(within(t)))
 	}
 }
 

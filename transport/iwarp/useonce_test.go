@@ -4,7 +4,6 @@ package iwarp
 
 import (
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -13,16 +12,13 @@ import (
 // TestMRREQ31LostUseLeavesTheRegion has a connection end in the middle of a Write to a use-once
 // region, which leaves the region to the next connection. The first whole Write ends the region.
 func TestMRREQ31LostUseLeavesTheRegion(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, s := range streams {
 			v := newVictim(t, Config{EventLoops: 1})
 			owner := v.dev.regions.NewOwner(mr.OwnerConfig{})
 			mem := make([]byte, 40_000)
 			key, err := owner.Register(mem, mr.Options{Domain: v.pd.domain, Rights: mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead, Once: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			watch := v.dev.regions.NewReader("test", nil)
 			t.Cleanup(watch.Close)
 			free := func() bool {
@@ -47,19 +43,14 @@ func TestMRREQ31LostUseLeavesTheRegion(t *testing.T) {
 			}
 			p.abort()
 			_ = v.ended()
-			if !eventually(10*time.Second, free) {
-				t.Fatal("the region is in use without a connection")
-			}
+			eventually(t, "the region is free without a connection", free)
 
-			if v.qp, err = v.pd.CreateQP(QPConfig{SendCQ: v.cq, RecvCQ: v.cq}); err != nil {
-				t.Fatal(err)
-			}
+			v.qp, err = v.pd.CreateQP(QPConfig{SendCQ: v.cq, RecvCQ: v.cq})
+			must(t, err)
 			p = openStream(t, v.end, s)
 			p.send(write(uint32(key), 0, make([]byte, 20_000)), write(uint32(key), 20_000, make([]byte, 20_000)))
 			_ = v.ended() // by the second Write, which finds the key dead
-			if err := owner.Free(key); err != mr.ErrKey {
-				t.Errorf("the region is there after its use: %v", err)
-			}
+			same(t, "the region is there after its use", owner.Free(key), mr.ErrKey)
 		}
 	})
 }
@@ -67,7 +58,6 @@ func TestMRREQ31LostUseLeavesTheRegion(t *testing.T) {
 // TestMRREQ31AtomicIsTheUse has a peer that does not read ask for more than TCP holds, then for an atomic of a
 // use-once region, and end before it can have the answer. The atomic has been done, and so the region has ended.
 func TestMRREQ31AtomicIsTheUse(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, s := range streams {
 			v := newVictim(t, Config{EventLoops: 1})
@@ -75,16 +65,12 @@ func TestMRREQ31AtomicIsTheUse(t *testing.T) {
 			owner := v.dev.regions.NewOwner(mr.OwnerConfig{})
 			mem := make([]byte, 8)
 			key, err := owner.Register(mem, mr.Options{Domain: v.pd.domain, Rights: mr.LocalWrite | mr.RemoteAtomic, Once: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			p := openStream(t, v.end, s)
 			add := rdmap.AtomicRequest{Op: rdmap.FetchAdd, ID: 1, STag: uint32(key), Add: 1, CompareMask: ^uint64(0)}
 			p.send(p.read(rdmap.ReadRequest{SinkSTag: 1, Size: 64 << 20, SourceSTag: uint32(long.Key()), SourceTO: long.Base()}),
 				untagged(rdmap.OpAtomicRequest, rdmap.QueueRequest, p.nextMSN(rdmap.QueueRequest), 0, true, add.AppendTo(nil)))
-			if !eventually(10*time.Second, func() bool { return mr.FetchAdd(mem, 0, 0) == 1 }) {
-				t.Fatal("the atomic is not done")
-			}
+			eventually(t, "the atomic is done", func() bool { return mr.FetchAdd(mem, 0, 0) == 1 })
 			p.abort()
 			_ = v.ended()
 			if err := owner.Free(key); err != mr.ErrKey {

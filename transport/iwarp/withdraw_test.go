@@ -5,7 +5,6 @@ package iwarp
 import (
 	"bytes"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -18,79 +17,70 @@ import (
 func TestWrongLocalKeyCostsItsRequest(t *testing.T) {
 	t.Parallel()
 	for name, m := range modes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
-				src, dst, remote := client.reg(1<<17, 0), server.reg(1<<17, mr.LocalWrite), server.reg(1<<17, allRights)
-				pd, err := client.dev.AllocPD()
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, name, func(t *testing.T) {
+			client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
+			src, dst, remote := client.reg(1<<17, 0), server.reg(1<<17, mr.LocalWrite), server.reg(1<<17, allRights)
+			pd, err := client.dev.AllocPD()
+			must(t, err)
+			foreign, err := pd.RegMR(make([]byte, 1<<17), 0, 0x10000)
+			must(t, err)
+			fill(src.Bytes(), 3)
+			a, b := queues.srq(server, 1, SRQConfig{}), queues.srq(server, 2, SRQConfig{})
+			serial := map[uint32]uint32{}
+			for _, bad := range [][]SGE{
+				{{Key: src.Key() ^ 1, Addr: src.Base(), Len: 8}},
+				{src.SGE(1<<17-7, 8)},
+				{foreign.SGE(0, 8)},
+				{src.SGE(0, 8), foreign.SGE(0, 8)},
+				{src.SGE(0, 100_000), foreign.SGE(0, 20_000)},
+				{src.SGE(0, 5000), src.SGE(0, 5000), src.SGE(0, 1<<17), src.SGE(1, 1<<17)},
+			} {
+				for i := range 4 { // the last one is withdrawn in its turn, which takes credit
+					server.give(a, uint64(i), dst.SGE(0, 1<<17))
 				}
-				foreign, err := pd.RegMR(make([]byte, 1<<17), 0, 0x10000)
-				if err != nil {
-					t.Fatal(err)
+				server.give(b, 9, dst.SGE(0, 1<<17))
+				good := WorkRequest{ID: 1, Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 70_000)}}
+				write := WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled, SGE: []SGE{src.SGE(0, 20_000)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+				wrong, wrongWrite := good, write
+				wrong.ID, wrong.SGE = 101, bad
+				wrongWrite.ID, wrongWrite.SGE = 102, bad
+				built := good
+				built.ID, built.Writes = 3, 1
+				refused := built
+				refused.ID = 103
+				other := good
+				other.ID, other.Queue, other.SGE = 4, 2, []SGE{src.SGE(0, 10)}
+				client.send(wrong, good, wrong, write, built, wrongWrite, refused, good, wrong, other)
+				got := map[uint64][]Completion{}
+				for range 10 {
+					c := client.next()
+					got[c.ID] = append(got[c.ID], c)
 				}
-				fill(src.Bytes(), 3)
-				a, b := queues.srq(server, 1, SRQConfig{}), queues.srq(server, 2, SRQConfig{})
-				serial := map[uint32]uint32{}
-				for _, bad := range [][]SGE{
-					{{Key: src.Key() ^ 1, Addr: src.Base(), Len: 8}},
-					{src.SGE(1<<17-7, 8)},
-					{foreign.SGE(0, 8)},
-					{src.SGE(0, 8), foreign.SGE(0, 8)},
-					{src.SGE(0, 100_000), foreign.SGE(0, 20_000)},
-					{src.SGE(0, 5000), src.SGE(0, 5000), src.SGE(0, 1<<17), src.SGE(1, 1<<17)},
-				} {
-					for i := range 4 { // the last one is withdrawn in its turn, which takes credit
-						server.give(a, uint64(i), dst.SGE(0, 1<<17))
+				for id, want := range map[uint64]struct {
+					n      int
+					status Status
+				}{1: {2, Success}, 2: {1, Success}, 3: {1, Success}, 4: {1, Success}, 101: {3, LocalProtection}, 102: {1, LocalProtection}, 103: {1, RemoteAccess}} {
+					if len(got[id]) != want.n {
+						t.Fatalf("%d completions of %d: %+v", len(got[id]), id, got)
 					}
-					server.give(b, 9, dst.SGE(0, 1<<17))
-					good := WorkRequest{ID: 1, Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 70_000)}}
-					write := WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled, SGE: []SGE{src.SGE(0, 20_000)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
-					wrong, wrongWrite := good, write
-					wrong.ID, wrong.SGE = 101, bad
-					wrongWrite.ID, wrongWrite.SGE = 102, bad
-					built := good
-					built.ID, built.Writes = 3, 1
-					refused := built
-					refused.ID = 103
-					other := good
-					other.ID, other.Queue, other.SGE = 4, 2, []SGE{src.SGE(0, 10)}
-					client.send(wrong, good, wrong, write, built, wrongWrite, refused, good, wrong, other)
-					got := map[uint64][]Completion{}
-					for range 10 {
-						c := client.next()
-						got[c.ID] = append(got[c.ID], c)
-					}
-					for id, want := range map[uint64]struct {
-						n      int
-						status Status
-					}{1: {2, Success}, 2: {1, Success}, 3: {1, Success}, 4: {1, Success}, 101: {3, LocalProtection}, 102: {1, LocalProtection}, 103: {1, RemoteAccess}} {
-						if len(got[id]) != want.n {
-							t.Fatalf("%d completions of %d: %+v", len(got[id]), id, got)
-						}
-						for _, c := range got[id] {
-							if c.Status != want.status || want.status == LocalProtection && mr.Fault(c.Vendor) == mr.None {
-								t.Fatalf("%+v, want %v", c, want.status)
-							}
+					for _, c := range got[id] {
+						if c.Status != want.status || want.status == LocalProtection && mr.Fault(c.Vendor) == mr.None {
+							t.Fatalf("%+v, want %v", c, want.status)
 						}
 					}
-					for range 4 {
-						c := server.next()
-						serial[c.Queue]++
-						if want := map[uint32]uint32{1: 70_000, 2: 10}[c.Queue]; c.Status != Success || c.Len != want || c.Serial != serial[c.Queue] {
-							t.Fatalf("%+v: want %d bytes, message %d of its queue", c, want, serial[c.Queue])
-						}
-					}
-					if !bytes.Equal(dst.Bytes()[:70_000], src.Bytes()[:70_000]) {
-						t.Fatal("not what was sent")
+				}
+				for range 4 {
+					c := server.next()
+					serial[c.Queue]++
+					if want := map[uint32]uint32{1: 70_000, 2: 10}[c.Queue]; c.Status != Success || c.Len != want || c.Serial != serial[c.Queue] {
+						t.Fatalf("%+v: want %d bytes, message %d of its queue", c, want, serial[c.Queue])
 					}
 				}
-				if n := server.dev.Stats().AccessErrors; n != 0 {
-					t.Errorf("the peer has counted %d errors", n)
+				if !bytes.Equal(dst.Bytes()[:70_000], src.Bytes()[:70_000]) {
+					t.Fatal("not what was sent")
 				}
-			})
+			}
+			same(t, "the peer has counted errors", server.dev.Stats().AccessErrors, 0)
 		})
 	}
 }
@@ -98,10 +88,8 @@ func TestWrongLocalKeyCostsItsRequest(t *testing.T) {
 // A region that is gone when its message is to be sent again costs that message,
 // which takes no number and completes in its turn.
 func TestRegionGoesWhileItsQueueIsStopped(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		e, mem := sharedHost(t)
-		x := openExtended(t, e, true, allCaps, SharedParams{})
+		e, x, mem := sharedPeer(t, true, SharedParams{})
 		victim := e.reg(64, 0)
 		for i, m := range []*MR{mem, victim, mem} {
 			e.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{m.SGE(0, i+1)}})
@@ -113,9 +101,7 @@ func TestRegionGoesWhileItsQueueIsStopped(t *testing.T) {
 		}
 		x.raw.send(x.tell(xctl.NAK{SRQ: 1, MSN: 1, Code: xctl.NAKNotReady, Backoff: 60_000, Info: 4}))
 		x.sync()
-		if err := victim.Dereg(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, victim.Dereg(within(t)))
 		x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 0, Limit: 8}))
 		if r := await[xctl.Resume](x); r != (xctl.Resume{SRQ: 1, MSN: 4}) {
 			t.Fatalf("%+v", r)
@@ -135,7 +121,6 @@ func TestRegionGoesWhileItsQueueIsStopped(t *testing.T) {
 // The socket is full in the middle of a message when its region goes, and the
 // program uses the memory for something else: the message is sent as it was.
 func TestRegionGoesWhileTheSocketIsFull(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for range 20 { // where in a batch it is full is not for us to say
 			if regionGoesWhileFull(t) {
@@ -186,9 +171,7 @@ func regionGoesWhileFull(t *testing.T) bool {
 			return false
 		}
 	}
-	if err := regions[last].Dereg(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, regions[last].Dereg(ctx))
 	clear(regions[last].Bytes())
 	sent := len(regions)
 	for i := range sent {
@@ -212,16 +195,8 @@ func regionGoesWhileFull(t *testing.T) bool {
 // refused by the peer, as if that Write had failed there; what comes before and
 // after is taken.
 func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		sinks := []*sinkRecorder{newSinkRecorder(t), newSinkRecorder(t)}
-		ends := []*end{newEnd(t, openDevice(t, Config{}), QPConfig{}), newEnd(t, openDevice(t, Config{}), QPConfig{})}
-		var terms [2]ConnParams
-		for i := range terms {
-			queues := &queueMap{}
-			queues.srq(ends[i], sinkNum, SRQConfig{Sink: true})
-			terms[i].Shared = &SharedParams{Queues: queues, Sink: sinks[i], Require: true}
-		}
+		ends, sinks, _, terms := mixedEnds(t, true)
 		client, server := ends[0], ends[1]
 		connectEnds(t, client, server, terms[0], terms[1])
 		server.qp.SinkReady()
@@ -231,9 +206,7 @@ func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
 		wrong.ID, wrong.SGE = 2, []SGE{local.SGE(1, 64)}
 		say := func(text string, writes ...WorkRequest) {
 			t.Helper()
-			if err := client.qp.PostFirst(writes...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, client.qp.PostFirst(writes...))
 			if n, err := client.frames([]transport.Frame{{Head: []byte(text), Ops: following, Port: sinkNum}}); n != len(text) || err != nil {
 				t.Fatal(n, err)
 			}
@@ -251,7 +224,7 @@ func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
 		say("lost ", write, wrong)
 		say("lost ", wrong, write)
 		say("three")
-		if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(len("one lost two lost lost three")) }) {
+		if !holds(func() bool { return client.qp.FramesAcked() == uint64(len("one lost two lost lost three")) }) {
 			t.Fatalf("%d acknowledged; %v", client.qp.FramesAcked(), client.qp.Err())
 		}
 		if got := string(sinks[1].taken()); got != "one two three" {

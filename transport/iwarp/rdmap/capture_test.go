@@ -23,21 +23,15 @@ func TestCaptures(t *testing.T) {
 			t.Parallel()
 			built := cp.build()
 			if *update {
-				if err := os.WriteFile(cp.path(), built, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(cp.path(), built, 0o644))
 			}
 			file, err := os.ReadFile(cp.path())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !bytes.Equal(file, built) {
 				t.Fatalf("%s is not what the encoders give; run go test ./transport/iwarp/rdmap -run TestCaptures -update", cp.path())
 			}
 			streams, err := pcap.Streams(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, end := range []pcap.End{client, server} {
 				readBack(t, &cp, end, streams[end])
 			}

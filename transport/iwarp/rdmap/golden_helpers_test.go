@@ -1,6 +1,8 @@
 package rdmap
 
 import (
+	"testing"
+
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 )
 
@@ -16,3 +18,11 @@ func untagged(op Op, msn uint32) ddp.Untagged {
 }
 
 const rpingText = "rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr\x00"
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}

@@ -82,9 +82,7 @@ func TestGoldenFPDUs(t *testing.T) {
 			t.Parallel()
 			file := hexfile.Read(t, g.name)
 			var s Segment
-			if err := s.Parse(readSegment(t, g.name), OpsRFC5040|OpsRFC7306); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Parse(readSegment(t, g.name), OpsRFC5040|OpsRFC7306))
 			if s.Op != g.op || s.Tagged != g.t || s.Untagged != g.u || !s.Last() {
 				t.Errorf("parsed %+v", s)
 			}
@@ -152,9 +150,7 @@ func sameTerminate(a, b Terminate) bool {
 func TestGoldensAreUsed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.hex"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := []string{"siw-terminate-crc"} // TestSIWTerminateFromALiveDriver
 	for _, g := range goldens() {
 		names = append(names, g.name)

@@ -184,9 +184,7 @@ func TestSegmentsOfAStream(t *testing.T) {
 			var in inbound
 			for i, s := range c.steps {
 				b, err := hex.DecodeString(strings.ReplaceAll(s.segment, " ", ""))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				before := in
 				err = receive(&in, b, c.ops)
 				switch {
@@ -251,9 +249,7 @@ func TestSegmentPayloadAliasesTheInput(t *testing.T) {
 	t.Parallel()
 	b := readSegment(t, "rping-send")
 	var s Segment
-	if err := s.Parse(b, OpsRFC5040); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Parse(b, OpsRFC5040))
 	b[ddp.UntaggedLen] = 0xee
 	if s.Payload[0] != 0xee || !bytes.Equal(s.Payload, b[ddp.UntaggedLen:]) {
 		t.Error("the payload is a copy")

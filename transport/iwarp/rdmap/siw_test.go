@@ -41,9 +41,7 @@ var siwLayouts = []struct {
 func layout(t *testing.T, first string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(first + "00")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if b[2]&0x42 != 0 {
 		b = append(b, 0, 32)
 		b = append(b, readHeader...)
@@ -110,9 +108,7 @@ func TestHintsDecideBetweenTwoReadings(t *testing.T) {
 		{"ef990000", Hints{Sent: true, First: true}, 0xef99, false},
 	} {
 		b, err := hex.DecodeString(c.octets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var term Terminate
 		if err := term.Decode(b, c.hints); err != nil || term.Cause != c.cause || term.SIW != c.siw {
 			t.Errorf("%s, %+v: %v, siw %v, %v; want %v, %v", c.octets, c.hints, term.Cause, term.SIW, err, c.cause, c.siw)

@@ -15,9 +15,7 @@ func (cp *capture) fields(t *testing.T) map[string][]string {
 	for _, m := range cp.messages {
 		for _, ulpdu := range m.segments() {
 			var seg Segment
-			if err := seg.Parse(ulpdu, OpsRFC5040|OpsRFC7306); err != nil {
-				t.Fatal(err)
-			}
+			must(t, seg.Parse(ulpdu, OpsRFC5040|OpsRFC7306))
 			add("iwarp_mpa.ulpdulength", uint64(len(ulpdu)))
 			add("iwarp_ddp.dv", ddp.Version)
 			add("iwarp_rdma.version", Version)
@@ -77,9 +75,7 @@ func addBody(t *testing.T, seg *Segment, add func(string, uint64)) {
 		err = r.Decode(seg.Payload, Hints{})
 		addTerminate(&r, add)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func addTerminate(r *Terminate, add func(string, uint64)) {

@@ -149,9 +149,7 @@ func TestTsharkComplains(t *testing.T) {
 				file[at] ^= 1
 			}
 			path := filepath.Join(t.TempDir(), "bad.pcap")
-			if err := os.WriteFile(path, file, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, file, 0o644))
 			if got := strings.Join(complaints(t, dissect(t, path)), "\n"); !strings.Contains(got, name) {
 				t.Errorf("tshark says %q", got)
 			}
