@@ -38,9 +38,7 @@ func TestEndIsToldWhileWriting(t *testing.T) {
 		abort := func(l transport.Link) {
 			time.AfterFunc(time.Duration(rand.IntN(6))*lan.Latency, func() { l.Close(transport.Abort) })
 		}
-		if err := b.Listen(to, abort); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Listen(to, abort))
 		var (
 			d       deaf
 			writers sync.WaitGroup
@@ -51,9 +49,7 @@ func TestEndIsToldWhileWriting(t *testing.T) {
 				continue // it was early
 			}
 			d.links.Add(1)
-			if err := l.Start(&d); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Start(&d))
 			writers.Go(func() {
 				tick := time.NewTicker(lan.Latency)
 				defer tick.Stop()

@@ -17,16 +17,13 @@ import (
 
 // A question is answered and never becomes a link.
 func TestAsk(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		var rejects atomic.Bool
 		e := newEnv(t, Options{}, Options{Generation: 6, Admit: func(netip.Addr) bool { return !rejects.Load() }})
 		ctx := within(t)
 		a, b := e.A.(*Transport), e.B.(*Transport)
 		links := make(chan transport.Link, 8)
-		if err := b.Listen(e.AddrB, func(l transport.Link) { links <- l }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Listen(e.AddrB, func(l transport.Link) { links <- l }))
 		for range 3 {
 			if err := a.Ask(ctx, e.AddrA, e.AddrB); err != nil {
 				t.Errorf("a peer that speaks XRC: %v", err)
@@ -41,9 +38,7 @@ func TestAsk(t *testing.T) {
 		}
 		rejects.Store(false)
 		l, err := a.Dial(ctx, e.AddrA, e.AddrB, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer l.Close(transport.Abort)
 		got := <-links // the dial's: a link of a question would have come before it
 		defer got.Close(transport.Abort)
@@ -61,7 +56,6 @@ func TestAsk(t *testing.T) {
 // A peer of an earlier version does not give a link: neither one that answers questions with
 // its hello, nor one that knows no questions and accepts; and it is told that we do not, either.
 func TestAskOldPeer(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnv(t, Options{}, Options{})
 		ctx := within(t)
@@ -78,9 +72,7 @@ func TestAskOldPeer(t *testing.T) {
 		} {
 			addr := newAddr()
 			ln, err := b.dev.Listen(netip.AddrPortFrom(addr, b.opts.Port))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			done := make(chan error, 1)
 			go func() {
 				in, err := ln.Accept(ctx)
@@ -115,14 +107,11 @@ func TestAskOldPeer(t *testing.T) {
 
 // A port that takes connections behind which nobody answers is not a silent port.
 func TestHung(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnv(t, Options{}, Options{})
 		a := e.A.(*Transport)
 		ln, err := networkOf(t).Listen(netip.AddrPortFrom(e.AddrB, a.opts.Port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer ln.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

@@ -26,29 +26,22 @@ func (h *host) app(job string) *app {
 	t := h.n
 	t.Helper()
 	s, err := h.objects.NewSession(objects.SessionConfig{Name: job})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := &app{Session: s, h: h}
 	fd := -1
 	if job != "" {
 		file, err := os.OpenFile(filepath.Join(os.TempDir(), "fabric-test-"+job), os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = os.Remove(file.Name()) })
 		defer file.Close()
 		fd = int(file.Fd())
 	}
-	if a.dom, err = s.OpenDomain(fd, os.O_CREATE); err != nil {
-		t.Fatal(err)
-	}
-	if a.pd, err = s.AllocPD(); err != nil {
-		t.Fatal(err)
-	}
-	if a.cq, err = s.CreateCQ(8192); err != nil {
-		t.Fatal(err)
-	}
+	a.dom, err = s.OpenDomain(fd, os.O_CREATE)
+	must(t, err)
+	a.pd, err = s.AllocPD()
+	must(t, err)
+	a.cq, err = s.CreateCQ(8192)
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil && !errors.Is(err, objects.ErrClosed) {
 			t.Error(err)
@@ -62,9 +55,7 @@ func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *iwarp.MR) {
 	t := a.h.n
 	t.Helper()
 	srq, err := a.CreateSRQ(objects.SRQAttr{Domain: a.dom, PD: a.pd, CQ: a.cq, MaxWR: 1024})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := a.region(max(n*size, 1), mr.LocalWrite)
 	for i := range n {
 		post(t, srq, uint64(i), m.SGE(i*size, size))
@@ -79,9 +70,7 @@ func (a *app) region(n int, rights mr.Rights) *iwarp.MR {
 	t := a.h.n
 	t.Helper()
 	m, err := a.pd.RegMR(make([]byte, n), rights, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -91,15 +80,20 @@ func (a *app) connect(i byte, service uint64) *Channel {
 	return a.connectAs(i, ChannelAttr{Service: service, Reads: 4, MaxSend: 512})
 }
 
+// client is a process with a channel to a service at host i.
+func (h *host) client(i byte, service uint64) (*app, *Channel) {
+	h.n.Helper()
+	a := h.app("")
+	return a, a.connect(i, service)
+}
+
 // connectAs connects with attributes of a test.
 func (a *app) connectAs(i byte, attr ChannelAttr) *Channel {
 	t := a.h.n
 	t.Helper()
 	attr.PD, attr.CQ, attr.Remote = a.pd, a.cq, t.addr(i)
 	ch, err := a.h.Connect(within(t), a.Session, attr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ch
 }
 
@@ -128,9 +122,7 @@ func nextOf(t testing.TB, cq polling) iwarp.Completion {
 	t.Helper()
 	var c [1]iwarp.Completion
 	for cq.Poll(c[:]) == 0 {
-		if err := cq.Wait(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cq.Wait(within(t)))
 	}
 	return c[0]
 }
@@ -180,9 +172,7 @@ func (a *app) event() objects.Event {
 	t := a.h.n
 	t.Helper()
 	e, err := a.NextEvent(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = a.Ack(e)
 	return e
 }
@@ -214,7 +204,5 @@ func post(t testing.TB, srq *objects.SRQ, id uint64, memory iwarp.SGE) {
 // die ends the process.
 func (a *app) die() {
 	a.h.n.Helper()
-	if err := a.Session.Close(context.Background()); err != nil {
-		a.h.n.Fatal(err)
-	}
+	must(a.h.n, a.Session.Close(context.Background()))
 }

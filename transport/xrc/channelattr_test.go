@@ -30,7 +30,6 @@ func hold(lock sync.Locker) (release func()) {
 // to the region do not: the sender's completion says so, and every session that is registered
 // hears it. The other flags let theirs pass.
 func TestAccessFlagsOfATargetBindItsInitiator(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server, other := b.app("access"), b.app("access")
@@ -67,9 +66,7 @@ func TestAccessFlagsOfATargetBindItsInitiator(t *testing.T) {
 			client.want(4, iwarp.Flushed, iwarp.OpSend)
 			server.ends(ch, objects.EventQPRequest)
 			other.ends(ch, objects.EventQPRequest)
-			if !errors.Is(ch.Err(), objects.ErrForbidden) {
-				t.Error(ch.Err())
-			}
+			endedBy(t, ch, objects.ErrForbidden)
 			client.quiet()
 		}
 	})
@@ -77,21 +74,17 @@ func TestAccessFlagsOfATargetBindItsInitiator(t *testing.T) {
 
 // Flags that a session changes later bind at once.
 func TestAccessFlagsOfATargetAreChanged(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 16, 100)
 		memory := server.region(64, mr.RemoteWrite|mr.LocalWrite)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		write := iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("x"), Queue: ch.Queue().SRQN, RemoteKey: memory.Key()}
 		client.send(ch, write)
 		client.want(1, iwarp.Success, iwarp.OpWrite)
 		rts := objects.Attr{State: objects.StateRTS, Access: mr.RemoteRead}
-		if err := server.ModifyTarget(server.dom, ch.Target().Number, rts, objects.MaskState|objects.MaskTimeout|objects.MaskAccess); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.ModifyTarget(server.dom, ch.Target().Number, rts, objects.MaskState|objects.MaskTimeout|objects.MaskAccess))
 		n.until("the initiator hears", when(&ch.mu, func() bool { return ch.limits.access == mr.RemoteRead }))
 		client.send(ch, write)
 		client.want(1, iwarp.RemoteInvalid, iwarp.OpWrite)
@@ -102,7 +95,6 @@ func TestAccessFlagsOfATargetAreChanged(t *testing.T) {
 // The target is destroyed: what is sent from then on ends with the retry count exceeded, and
 // what is behind it is flushed, whichever comes first, the message or the word of its end.
 func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
@@ -113,13 +105,10 @@ func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
 			word := &b.allPeers()[0].talking().control.mu
 			var release func()
 			if i == 0 {
-				client.send(ch, aMessage(ch, 0)) // the peer says that the channel reaches the queue
-				client.want(0, iwarp.Success, iwarp.OpSend)
+				client.says(ch, 0)   // the peer says that the channel reaches the queue
 				release = hold(word) // the word of the end comes late
 			}
-			if err := server.Unregister(within(t), server.dom, ch.Target().Number); err != nil {
-				t.Fatal(err)
-			}
+			must(t, server.Unregister(within(t), server.dom, ch.Target().Number))
 			client.send(ch, aMessage(ch, 1), aMessage(ch, 2), aMessage(ch, 3))
 			if i == 0 {
 				n.spin("the messages are refused", when(&ch.mu, func() bool { return ch.started == 0 && ch.asks }))
@@ -129,9 +118,7 @@ func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
 			client.want(2, iwarp.Flushed, iwarp.OpSend)
 			client.want(3, iwarp.Flushed, iwarp.OpSend)
 			<-ch.Done()
-			if !errors.Is(ch.Err(), objects.ErrPeerGone) {
-				t.Error(ch.Err())
-			}
+			endedBy(t, ch, objects.ErrPeerGone)
 			client.hears(objects.EventQPFatal, ch.Ref())
 		}
 	})
@@ -140,7 +127,6 @@ func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
 // A peer that says nothing for (retry count + 1) time-outs has exceeded them, and not before;
 // one that answers when it is asked has not, however long a queue of it stays dry.
 func TestASilentPeerExceedsRetries(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		clk := new(clock)
 		n, a, b := twoHosts(t, hostOptions{xrc: objects.Config{Now: clk.now}})
@@ -188,9 +174,7 @@ func TestASilentPeerExceedsRetries(t *testing.T) {
 		a.wake()
 		client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
 		client.want(2, iwarp.Flushed, iwarp.OpSend)
-		if !errors.Is(ch.Err(), objects.ErrRetry) {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, objects.ErrRetry)
 	})
 }
 
@@ -198,7 +182,6 @@ func TestASilentPeerExceedsRetries(t *testing.T) {
 // attribute says, with the target's timer in between; 7 is for ever. Others that wait for the
 // queue go on.
 func TestADryQueueExceedsRNRRetries(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
@@ -222,9 +205,7 @@ func TestADryQueueExceedsRNRRetries(t *testing.T) {
 			}
 			client.want(3, iwarp.Flushed, iwarp.OpSend)
 			<-ch.Done()
-			if !errors.Is(ch.Err(), objects.ErrDry) {
-				t.Error(ch.Err())
-			}
+			endedBy(t, ch, objects.ErrDry)
 			server.ends(ch, objects.EventQPFatal) // its peer is gone
 		}
 		post(t, srq, 9, m.SGE(0, 1))
@@ -235,18 +216,14 @@ func TestADryQueueExceedsRNRRetries(t *testing.T) {
 // In StateSQD nothing is started; what was started ends, and then the session hears it, if it
 // asked to. What was posted meanwhile starts in StateRTS.
 func TestASendQueueIsDrained(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		srq, m := server.serve(7, 0, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		client.send(ch, aMessage(ch, 1))
 		n.until("it is started", when(&ch.mu, func() bool { return ch.started == 1 }))
-		if err := ch.Initiator().Modify(objects.Attr{State: objects.StateSQD, SQDNotify: true}, objects.MaskState|objects.MaskSQDNotify); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ch.Initiator().Modify(objects.Attr{State: objects.StateSQD, SQDNotify: true}, objects.MaskState|objects.MaskSQDNotify))
 		client.send(ch, aMessage(ch, 2))
 		back := func() error { return ch.Initiator().Modify(objects.Attr{State: objects.StateRTS}, objects.MaskState) }
 		if err := back(); !errors.Is(err, objects.ErrState) {
@@ -264,9 +241,7 @@ func TestASendQueueIsDrained(t *testing.T) {
 		if client.cq.Poll(c[:]) != 0 {
 			t.Errorf("%+v", c)
 		}
-		if err := back(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, back())
 		client.want(2, iwarp.RemoteInvalid, iwarp.OpSend)
 	})
 }
@@ -274,19 +249,15 @@ func TestASendQueueIsDrained(t *testing.T) {
 // A session may drain its initiator by moving it to the error state: the completion of what it
 // posts then comes behind all others.
 func TestAMarkerComesBehindAllOthers(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 2, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		for i := range 100 { // two are taken, some are with the connection, the rest waits
 			client.send(ch, aMessage(ch, uint64(i)))
 		}
-		if err := ch.Initiator().Modify(objects.Attr{State: objects.StateError}, objects.MaskState); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ch.Initiator().Modify(objects.Attr{State: objects.StateError}, objects.MaskState))
 		client.send(ch, aMessage(ch, 100))
 		for i := range uint64(101) {
 			if c := client.next(); c.ID != i || c.Status != iwarp.Flushed && (c.Status != iwarp.Success || i > 1) {
@@ -296,9 +267,7 @@ func TestAMarkerComesBehindAllOthers(t *testing.T) {
 		// A reset discards what is posted, and takes no more.
 		ch = client.connect(2, 7)
 		client.send(ch, aMessage(ch, 1))
-		if err := ch.Initiator().Modify(objects.Attr{State: objects.StateReset}, objects.MaskState); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ch.Initiator().Modify(objects.Attr{State: objects.StateReset}, objects.MaskState))
 		if _, err := ch.PostSend(aMessage(ch, 2)); !errors.Is(err, objects.ErrState) {
 			t.Error(err)
 		}
@@ -312,7 +281,6 @@ func TestAMarkerComesBehindAllOthers(t *testing.T) {
 
 // The path MTU that both sides have agreed on bounds the segments of what the initiator sends.
 func TestThePathMTUBindsSegments(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
@@ -320,8 +288,7 @@ func TestThePathMTUBindsSegments(t *testing.T) {
 		client := a.app("")
 		for want, mtu := range map[uint32]int{1024: 1024, 65535: 0} {
 			ch := client.connectAs(2, ChannelAttr{Service: 7, MTU: mtu})
-			client.send(ch, aMessage(ch, 1))
-			client.want(1, iwarp.Success, iwarp.OpSend)
+			client.says(ch, 1)
 			ch.mu.Lock()
 			if got := ch.batch[:1][0].Segment; got != want || ch.attrs.PathMTU != int(want) {
 				t.Errorf("segments of up to %d, MTU %d, want %d", got, ch.attrs.PathMTU, want)

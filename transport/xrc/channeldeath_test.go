@@ -4,7 +4,6 @@ package xrc
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 // there as well, and the sender hears that the queue is gone. Only the peer's answer
 // gives a message this status: one that nobody answers stays.
 func TestXRCREQ32QueuesOfTheDeadAnswerAtOnceOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server, other := b.app("job32"), b.app("job32")
@@ -44,7 +42,6 @@ func TestXRCREQ32QueuesOfTheDeadAnswerAtOnceOnTheWire(t *testing.T) {
 // The end of an initiator is announced, whether its process ends it or dies, and
 // the end of a target likewise. Each session registered hears it once.
 func TestXRCREQ33TheEndIsAnnouncedOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server, other := b.app("job33"), b.app("job33")
@@ -53,12 +50,9 @@ func TestXRCREQ33TheEndIsAnnouncedOnTheWire(t *testing.T) {
 			"close": func(_ *app, ch *Channel) error { return ch.Close(within(t)) },
 			"death": func(c *app, _ *Channel) error { return c.Session.Close(context.Background()) },
 		} {
-			client := a.app("")
-			ch := client.connect(2, 7)
+			client, ch := a.client(2, 7)
 			other.register(ch)
-			if err := end(client, ch); err != nil {
-				t.Fatal(err)
-			}
+			must(t, end(client, ch))
 			for _, s := range []*app{server, other} {
 				s.ends(ch, objects.EventQPFatal)
 				s.quiet()
@@ -71,14 +65,11 @@ func TestXRCREQ33TheEndIsAnnouncedOnTheWire(t *testing.T) {
 			}
 		}
 
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		server.die() // the last one registered
 		client.hears(objects.EventQPFatal, ch.Ref())
 		<-ch.Done()
-		if !errors.Is(ch.Err(), objects.ErrPeerGone) {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, objects.ErrPeerGone)
 		client.send(ch, aMessage(ch, 9), aMessage(ch, 10))
 		client.want(9, iwarp.RetryExceeded, iwarp.OpSend)
 		client.want(10, iwarp.Flushed, iwarp.OpSend)
@@ -88,7 +79,6 @@ func TestXRCREQ33TheEndIsAnnouncedOnTheWire(t *testing.T) {
 // The host of the initiators dies: without a word its queue pairs end when the
 // grace is over, and not before.
 func TestXRCREQ33DeathOfTheInitiatorsHostOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{xrc: objects.Config{Grace: 200 * time.Millisecond}})
 		server := b.app("")
@@ -107,7 +97,6 @@ func TestXRCREQ33DeathOfTheInitiatorsHostOnTheWire(t *testing.T) {
 // A daemon that is restarted is another incarnation: the queue pairs of the old one
 // end when it is heard of, and new ones work.
 func TestXRCREQ48AnotherIncarnationOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		b.app("").serve(7, 4, 100)
@@ -125,31 +114,24 @@ func TestXRCREQ48AnotherIncarnationOnTheWire(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		client.hears(objects.EventQPFatal, ch.Ref())
-		if !errors.Is(ch.Err(), objects.ErrIncarnation) {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, objects.ErrIncarnation)
 		local.hears(objects.EventQPFatal, back.Target())
 		again := client.connect(2, 7)
-		client.send(again, aMessage(again, 2))
-		client.want(2, iwarp.Success, iwarp.OpSend)
+		client.says(again, 2)
 		server.want(0, iwarp.Success, iwarp.OpReceive)
 	})
 }
 
 // One that ends in order says so: nobody waits for the end of the grace.
 func TestXRCREQ48ATransportThatClosesSaysSo(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 4, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		b.close()
 		client.hears(objects.EventQPFatal, ch.Ref())
-		if !errors.Is(ch.Err(), objects.ErrPeerGone) {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, objects.ErrPeerGone)
 		n.until("the session hears", func() bool { e, ok := server.PollEvent(); return ok && e.Kind == objects.EventDeviceFatal })
 	})
 }
@@ -157,22 +139,18 @@ func TestXRCREQ48ATransportThatClosesSaysSo(t *testing.T) {
 // A queue is closed under load: what was delivered before is all that is written,
 // and after the return nothing is, says the race detector too.
 func TestXRCREQ45CloseUnderLoadOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{fabric: Options{Config: iwarp.Config{MaxULPDU: 1442}}})
 		server, other := b.app("job45"), b.app("job45")
 		srq, m := server.serve(7, 8, 200_000)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		other.register(ch)
 		src := client.region(200_000, 0)
 		for i := range 8 {
 			client.send(ch, iwarp.WorkRequest{ID: uint64(i), Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, SGE: []iwarp.SGE{src.SGE(0, 200_000)}})
 		}
 		server.next()
-		if err := srq.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, srq.Close(within(t)))
 		clear(m.Bytes())
 		delivered := 1
 		var list [16]iwarp.Completion
@@ -200,13 +178,11 @@ func TestXRCREQ45CloseUnderLoadOnTheWire(t *testing.T) {
 
 // A key, a queue or a length that is wrong costs its own request.
 func TestXRCREQ38FaultsCostTheirRequestOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 300, 64)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		src := client.region(4096, mr.LocalWrite)
 		for range 100 {
 			long := iwarp.WorkRequest{ID: 1, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, SGE: []iwarp.SGE{src.SGE(0, 65)}}
@@ -232,13 +208,11 @@ func TestXRCREQ38FaultsCostTheirRequestOnTheWire(t *testing.T) {
 
 // Those who give up connecting, at whatever moment, leave nothing behind.
 func TestConnectsThatGiveUpLeaveNothing(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 1, 64)
-		client := a.app("")
-		keep := client.connect(2, 7)
+		client, keep := a.client(2, 7)
 		gaveUp := 0
 		for i := range 100 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*2*time.Microsecond)
@@ -248,9 +222,7 @@ func TestConnectsThatGiveUpLeaveNothing(t *testing.T) {
 				gaveUp++
 				continue
 			}
-			if err := ch.Close(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ch.Close(within(t)))
 		}
 		if gaveUp == 0 || gaveUp == 100 {
 			t.Errorf("%d gave up", gaveUp)

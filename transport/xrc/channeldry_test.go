@@ -15,7 +15,6 @@ import (
 // still reaches the others. It once looked past eight such queues only, and once eleven
 // of them had all places.
 func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server, client := b.app("many-dry"), a.app("")
@@ -42,7 +41,6 @@ func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
 // Queues of applications that are dry, with as much for them as the connection takes, do not
 // hold up RDS, whose messages go by the same connection.
 func TestDryQueuesDoNotHoldUpRDS(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{fabric: Options{MaxSend: 64}})
 		server, client := b.app("dry-rds"), a.app("")

@@ -18,7 +18,6 @@ import (
 // Both sides connect at once, again and again: there is one connection in the end,
 // and every request has its answer.
 func TestBothSidesConnectAtOnce(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		a.app("").serve(7, 64, 100)
@@ -68,7 +67,6 @@ func (c *clock) now() time.Time { return time.Unix(1, c.past.Load()) }
 // interval, however many there are, and changes nothing. The clock stands still while
 // the peer has not answered: that it is quick enough is not what is tested.
 func TestXRCREQ36OneFrameForEachPairOfHostsOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		const interval = time.Hour
 		c := new(clock)
@@ -107,14 +105,12 @@ func TestXRCREQ36OneFrameForEachPairOfHostsOnTheWire(t *testing.T) {
 
 // What an announcement did not bring is found out by asking.
 func TestXRCREQ36WhatIsMissingIsFoundOutOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		clk := new(clock) // stands still until the target has ended
 		_, a, b := twoHosts(t, hostOptions{xrc: objects.Config{Now: clk.now}})
 		server := b.app("")
 		server.serve(7, 4, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		// The target ends, and its transport does not notice.
 		p := b.allPeers()[0]
 		p.mu.Lock()
@@ -122,12 +118,8 @@ func TestXRCREQ36WhatIsMissingIsFoundOutOnTheWire(t *testing.T) {
 		p.carriers[ch.Target()] = nil
 		delete(p.carriers, ch.Target())
 		p.mu.Unlock()
-		if err := c.target.Suspend(clk.now()); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.ModifyTarget(server.dom, ch.Target().Number, objects.Attr{State: objects.StateError}, objects.MaskState); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.target.Suspend(clk.now()))
+		must(t, server.ModifyTarget(server.dom, ch.Target().Number, objects.Attr{State: objects.StateError}, objects.MaskState))
 		clk.past.Add(int64(time.Hour))
 		a.wake()
 		client.hears(objects.EventQPFatal, ch.Ref())
@@ -136,17 +128,13 @@ func TestXRCREQ36WhatIsMissingIsFoundOutOnTheWire(t *testing.T) {
 
 // A peer that does not answer any more has lost its connection, whatever its TCP does.
 func TestSilentPeersLoseTheirConnection(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{fabric: Options{Interval: 20 * time.Millisecond}, xrc: objects.Config{Grace: 300 * time.Millisecond}})
 		b.app("").serve(7, 4, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		_, ch := a.client(2, 7)
 		defer b.mute()()
 		<-ch.Done()
-		if !errors.Is(ch.Err(), objects.ErrGrace) {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, objects.ErrGrace)
 	})
 }
 
@@ -165,22 +153,14 @@ func rawLink(t *testing.T, n *hostNet, i byte, to *host, private []byte, shared 
 		cfg.Network = m
 	}
 	dev, err := iwarp.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = dev.Close() })
 	pd, err := dev.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cq, err := dev.CreateCQ(64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	qp, err := pd.CreateQP(iwarp.QPConfig{SendCQ: cq, RecvCQ: cq, MaxInline: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	est, err := dev.ConnectFrom(within(t), qp, netip.AddrPortFrom(n.addr(i), 0), netip.AddrPortFrom(to.addr, channelPort),
 		iwarp.ConnParams{Rev: 2, Guard: -1, PeerToPeer: true, Seal: true, Private: private, Shared: shared})
 	return qp, cq, est, err
@@ -192,7 +172,6 @@ func (noQueues) Find(uint32) *iwarp.SRQ { return nil }
 
 // Peers that lie, or talk nonsense, lose their connection and hurt nobody else.
 func TestLyingPeers(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n := newNet(t, hostOptions{})
 		b := n.host(2)
@@ -246,8 +225,7 @@ func TestLyingPeers(t *testing.T) {
 			}
 			_ = qp.Close()
 		}
-		good.send(ch, aMessage(ch, 1))
-		good.want(1, iwarp.Success, iwarp.OpSend)
+		good.says(ch, 1)
 		server.want(0, iwarp.Success, iwarp.OpReceive)
 		if s := b.objects.Stats(); b.channelTargets() != 1 || srq.Query().Posted != 3 {
 			t.Errorf("%+v", s)
@@ -258,7 +236,6 @@ func TestLyingPeers(t *testing.T) {
 // A host that nobody answers at costs no more than the caller's time, and the
 // request succeeds when somebody comes.
 func TestConnectWaitsForThePeer(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n := newNet(t, hostOptions{})
 		a := n.host(1)
@@ -276,26 +253,20 @@ func TestConnectWaitsForThePeer(t *testing.T) {
 		go func() { done <- client.connect(2, 7) }()
 		// Somebody listens who does not speak XRC.
 		ln, err := networkOf(n).Listen(netip.AddrPortFrom(n.addr(2), channelPort))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c, err := ln.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = c.Close()
 		_ = ln.Close()
 		server := n.host(2).app("")
 		server.serve(7, 4, 100)
 		ch := <-done
-		client.send(ch, aMessage(ch, 1))
-		client.want(1, iwarp.Success, iwarp.OpSend)
+		client.says(ch, 1)
 	})
 }
 
 // The end of the session ends a Connect that waits.
 func TestSessionsEndWhileTheyConnect(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n := newNet(t, hostOptions{})
 		a := n.host(1)

@@ -4,7 +4,6 @@ package xrc
 
 import (
 	"encoding/binary"
-	"errors"
 	"testing"
 	"time"
 
@@ -14,13 +13,11 @@ import (
 )
 
 func TestXRCREQ37EveryMessageOnceAcrossLostConnectionsOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		srq, m := server.serve(7, 64, 128)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		const messages, cuts = 6000, 12
 		done := make(chan error, 1)
 		go func() { done <- server.drain(srq, m, 128, messages) }()
@@ -33,9 +30,7 @@ func TestXRCREQ37EveryMessageOnceAcrossLostConnectionsOnTheWire(t *testing.T) {
 				}
 			}
 		})
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		s := a.ChannelStats()
 		if s.Resumed == 0 {
 			t.Errorf("nothing was resumed: %+v", s)
@@ -50,15 +45,13 @@ func TestXRCREQ37EveryMessageOnceAcrossLostConnectionsOnTheWire(t *testing.T) {
 // is no end: the same queue pairs go on, each message comes once and in
 // order, and no session hears of it.
 func TestXRCREQ37FourFifthsOfTheGraceOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		const grace = 30 * time.Second
 		clk := new(clock)
 		n, a, b := twoHosts(t, hostOptions{xrc: objects.Config{Now: clk.now, Grace: grace}})
 		server := b.app("")
 		srq, m := server.serve(7, 64, 128)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		ref, target := ch.Ref(), ch.Target()
 		const messages, cuts = 4000, 4
 		done := make(chan error, 1)
@@ -75,9 +68,7 @@ func TestXRCREQ37FourFifthsOfTheGraceOnTheWire(t *testing.T) {
 			b.wake()
 			again()
 		})
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		if ch.Err() != nil || ch.Ref() != ref || ch.Target() != target {
 			t.Errorf("%v, %v, %v", ch.Err(), ch.Ref(), ch.Target())
 		}
@@ -94,14 +85,12 @@ func TestXRCREQ37FourFifthsOfTheGraceOnTheWire(t *testing.T) {
 
 // What is no message is not repeated: it completes as lost with the connection.
 func TestWritesAreNeverRepeated(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		server.serve(7, 4, 64)
 		word := server.region(8, mr.RemoteAtomic|mr.LocalWrite)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		result := client.region(8, mr.LocalWrite)
 		add := iwarp.WorkRequest{Op: iwarp.OpFetchAdd, Flags: iwarp.Signaled, SGE: []iwarp.SGE{result.SGE(0, 8)}, Queue: ch.Queue().SRQN, RemoteKey: word.Key(), Add: 1}
 		succeeded, lost := 0, 0
@@ -119,9 +108,7 @@ func TestWritesAreNeverRepeated(t *testing.T) {
 				t.Fatalf("%+v", c)
 			}
 		}
-		if err := word.Dereg(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, word.Dereg(within(t)))
 		got := int(binary.NativeEndian.Uint64(word.Bytes()))
 		if got < succeeded || got > succeeded+lost || lost == 0 {
 			t.Errorf("%d happened; %d succeeded, %d were lost", got, succeeded, lost)
@@ -130,20 +117,16 @@ func TestWritesAreNeverRepeated(t *testing.T) {
 }
 
 func TestXRCREQ37WhatEndsASuspendedQueuePairOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{xrc: objects.Config{Grace: 300 * time.Millisecond}})
 		server := b.app("")
 		server.serve(7, 4, 64)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		b.kill() // as a host that has lost its power
 		client.send(ch, iwarp.WorkRequest{ID: 5, Queue: ch.Queue().SRQN, Inline: []byte("into the dark")})
 		client.want(5, iwarp.RetryExceeded, 0)
 		client.hears(objects.EventQPFatal, ch.Ref())
-		if !errors.Is(ch.Err(), objects.ErrGrace) {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, objects.ErrGrace)
 		n.until("the host is forgotten", func() bool { return client.Initiator(ch).State() == objects.StateError })
 	})
 }

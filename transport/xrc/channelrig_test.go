@@ -29,16 +29,17 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// bubble runs a test in virtual time, with its transports on a network in memory: see
-// memnet.Bubble.
+// bubble runs a test, beside other tests, in virtual time, with its transports on a network in
+// memory: see memnet.Bubble.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	memnet.Bubble(t, memnet.Options{}, f)
+	bubbleOn(t, memnet.Options{}, f)
 }
 
 // bubbleOn is bubble with a network that is set up by o.
 func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
 	t.Helper()
+	t.Parallel()
 	memnet.Bubble(t, o, f)
 }
 
@@ -115,12 +116,9 @@ func (n *hostNet) host(i byte) *host {
 	if m := networkOf(n); m != nil {
 		o.Network = m
 	}
-	if h.Transport, err = New(o); err != nil {
-		n.Fatal(err)
-	}
-	if err := h.Listen(h.addr, h.accept); err != nil {
-		n.Fatal(err)
-	}
+	h.Transport, err = New(o)
+	must(n, err)
+	must(n, h.Listen(h.addr, h.accept))
 	n.Cleanup(h.close)
 	return h
 }
@@ -332,5 +330,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatal("never:", what)
 		}
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
 	}
 }

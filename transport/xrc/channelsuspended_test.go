@@ -3,7 +3,6 @@
 package xrc
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/rds-go/rds/mr"
@@ -20,13 +19,11 @@ func (ch *Channel) suspendedNow() bool {
 // If the peer cannot tell any more what has come, the sender is told so, and
 // nothing is sent twice.
 func TestXRCREQ37UnknownFatesAreNotRepeatedOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		srq, m := server.serve(7, 0, 8)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		again := apart(a, b)
 		n.until("suspended", ch.suspendedNow)
 		// As if the message had been under way, and the connection were long forgotten.
@@ -48,7 +45,6 @@ func TestXRCREQ37UnknownFatesAreNotRepeatedOnTheWire(t *testing.T) {
 // What ends while there is no connection is found out when there is one again, on
 // both sides.
 func TestEndsWithoutAConnectionAreFoundOut(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server, doomed := b.app(""), b.app("")
@@ -64,12 +60,9 @@ func TestEndsWithoutAConnectionAreFoundOut(t *testing.T) {
 		again()
 		client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
 		client.hears(objects.EventQPFatal, orphan.Ref())
-		if !errors.Is(orphan.Err(), objects.ErrPeerGone) {
-			t.Error(orphan.Err())
-		}
+		endedBy(t, orphan, objects.ErrPeerGone)
 		server.hears(objects.EventQPFatal, lost.Target())
-		client.send(ch, aMessage(ch, 2))
-		client.want(2, iwarp.Success, iwarp.OpSend)
+		client.says(ch, 2)
 		if s := b.objects.Stats(); b.channelTargets() != 1 || s.Suspended != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -78,20 +71,16 @@ func TestEndsWithoutAConnectionAreFoundOut(t *testing.T) {
 
 // The limit of a queue is reached by messages from the wire.
 func TestLimitOfASharedReceiveQueue(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		srq, err := server.CreateSRQ(objects.SRQAttr{Domain: server.dom, PD: server.pd, CQ: server.cq, MaxWR: 8, Limit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := server.Advertise(objects.ServiceAttr{ID: 7, Domain: server.dom, SRQ: srq}); err != nil {
 			t.Fatal(err)
 		}
 		m := server.region(64, mr.LocalWrite)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		for round, limit := range []int{3, 2} {
 			for srq.Query().Posted < 4 {
 				if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{m.SGE(0, 64)}}); err != nil {
@@ -102,16 +91,13 @@ func TestLimitOfASharedReceiveQueue(t *testing.T) {
 				if e, ok := server.PollEvent(); ok {
 					t.Fatalf("round %d, %d left: %+v", round, left+1, e)
 				}
-				client.send(ch, aMessage(ch, 1))
-				client.want(1, iwarp.Success, iwarp.OpSend)
+				client.says(ch, 1)
 			}
 			server.hears(objects.EventSRQLimit, srq.Ref())
 			if got := srq.Query().Limit; got != 0 {
 				t.Errorf("the limit is still %d", got)
 			}
-			if err := srq.Modify(objects.SRQLimit, 0, 2); err != nil {
-				t.Fatal(err)
-			}
+			must(t, srq.Modify(objects.SRQLimit, 0, 2))
 		}
 	})
 }
@@ -119,14 +105,12 @@ func TestLimitOfASharedReceiveQueue(t *testing.T) {
 // A peer reaches queues of the domains in which it has targets, whatever numbers it
 // tries, and regions by their keys only.
 func TestXRCREQ47APeerReachesItsDomainsOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		mine, other := b.app(""), b.app("")
 		srq, _ := mine.serve(7, 64, 64)
 		hidden, _ := other.serve(8, 64, 64)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		own := srq.Num()
 		for from := uint32(2); from < 0x400; from += 64 {
 			for q := from; q < from+64; q++ {
@@ -149,7 +133,6 @@ func TestXRCREQ47APeerReachesItsDomainsOnTheWire(t *testing.T) {
 // uses it goes on by the next one: that has looked for suspended channels by then, and
 // would not do so again.
 func TestAChannelThatMissesItsConnectionUsesTheNext(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server, client := b.app(""), a.app("")

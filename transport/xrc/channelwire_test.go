@@ -18,10 +18,24 @@ func aMessage(ch *Channel, id uint64) iwarp.WorkRequest {
 	return iwarp.WorkRequest{ID: id, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, Inline: []byte("hello")}
 }
 
+// says sends a message that is delivered.
+func (a *app) says(ch *Channel, id uint64) {
+	a.h.n.Helper()
+	a.send(ch, aMessage(ch, id))
+	a.want(id, iwarp.Success, iwarp.OpSend)
+}
+
+// endedBy checks what a channel has ended by.
+func endedBy(t testing.TB, ch *Channel, want error) {
+	t.Helper()
+	if err := ch.Err(); !errors.Is(err, want) {
+		t.Errorf("ended by %v, want %v", err, want)
+	}
+}
+
 // A target whose depth of reads is 0 refuses reads and atomics, and takes sends and
 // writes; the depth is that of all queues together.
 func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
@@ -52,8 +66,7 @@ func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 		if some.Reads() != 4 {
 			t.Fatal(some.Reads())
 		}
-		client.send(some, aMessage(some, 100)) // the peer says that the channel reaches the queue
-		client.want(100, iwarp.Success, iwarp.OpSend)
+		client.says(some, 100) // the peer says that the channel reaches the queue
 		for i := range 100 {
 			read.ID, read.Queue = uint64(i), some.Queue().SRQN
 			client.send(some, read)
@@ -71,7 +84,6 @@ func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 
 // A service query has one answer of several, and leaves no connection.
 func TestXRCREQ17QueriesMakeNoConnectionOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
@@ -113,20 +125,16 @@ func TestXRCREQ17QueriesMakeNoConnectionOnTheWire(t *testing.T) {
 // Two jobs on one pair of hosts: each has targets of its own, on the one connection,
 // and a queue of one is not reached by targets of the other.
 func TestXRCREQ18TwoDomainsOnOneConnectionOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		red, blue := b.app("red18"), b.app("blue18")
 		red.serve(1, 4, 100)
 		second, _ := red.serve(3, 4, 100)
 		blue.serve(2, 4, 100)
-		client := a.app("")
-		toRed := client.connect(2, 1)
+		client, toRed := a.client(2, 1)
 
 		stray, err := a.Resolve(within(t), a.addr, b.addr, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w := aMessage(toRed, 1)
 		w.Queue = stray.SRQN
 		client.send(toRed, w)
@@ -160,7 +168,6 @@ func TestXRCREQ18TwoDomainsOnOneConnectionOnTheWire(t *testing.T) {
 // Many processes connect at once, from both sides: each initiator has one target,
 // and a request that is repeated gets the same.
 func TestXRCREQ20OneTargetForEachInitiatorOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		a.app("").serve(7, 4, 100)
@@ -206,7 +213,6 @@ func TestXRCREQ20OneTargetForEachInitiatorOnTheWire(t *testing.T) {
 
 // The first message after the answer finds everything there.
 func TestXRCREQ21ConnectedMeansReadyOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
@@ -214,25 +220,20 @@ func TestXRCREQ21ConnectedMeansReadyOnTheWire(t *testing.T) {
 		client := a.app("")
 		for i := range 20 {
 			ch := client.connect(2, 7)
-			client.send(ch, aMessage(ch, 1))
-			client.want(1, iwarp.Success, iwarp.OpSend)
+			client.says(ch, 1)
 			server.want(uint64(i), iwarp.Success, iwarp.OpReceive)
-			if err := ch.Close(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ch.Close(within(t)))
 		}
 	})
 }
 
 // Setting up and resuming use nothing that a session sees.
 func TestXRCREQ22SetUpUsesNothingOfTheApplicationOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server := b.app("")
 		srq, _ := server.serve(7, 4, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		a.cut()
 		n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
 		var c [1]iwarp.Completion
@@ -251,17 +252,14 @@ func TestXRCREQ22SetUpUsesNothingOfTheApplicationOnTheWire(t *testing.T) {
 
 // What helped to set up can go: the service, and the listeners.
 func TestXRCREQ23ConnectionsOutliveWhatSetThemUpOnTheWire(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server, other := b.app("job23"), b.app("job23")
 		server.serve(7, 4, 100)
-		client := a.app("")
-		ch := client.connect(2, 7)
+		client, ch := a.client(2, 7)
 		other.register(ch)
 		b.Transport.Unlisten()
-		client.send(ch, aMessage(ch, 1))
-		client.want(1, iwarp.Success, iwarp.OpSend)
+		client.says(ch, 1)
 		server.want(0, iwarp.Success, iwarp.OpReceive)
 		// The one that advertised it dies; the target is the other's, too.
 		queue, _ := other.serve(8, 4, 100)

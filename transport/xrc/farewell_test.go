@@ -10,7 +10,6 @@ import (
 
 // Farewell tells the peer of initiators and of targets that live, and leaves the connection to RDS.
 func TestFarewellTellsOfWhatLives(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		served, server := a.app("served"), b.app("server")

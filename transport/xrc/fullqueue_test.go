@@ -12,14 +12,12 @@ import (
 // A channel that finds the send queue full of messages to a queue without receives goes on when they have had their turn,
 // though none of them completes.
 func TestFullSendQueueTellsThoseWhoWait(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server, client := b.app(""), a.app("")
 		server.serve(7, 16, 8)
 		good := client.connect(2, 7)
-		client.send(good, aMessage(good, 1)) // the peer has told that the channel reaches the queue
-		client.want(1, iwarp.Success, iwarp.OpSend)
+		client.says(good, 1) // the peer has told that the channel reaches the queue
 		l := a.theLink(0)
 		for service, waits := uint64(100), false; !waits; service++ { // what was due before Cork may yet leave, and leaves places
 			empty, _ := server.serve(service, 0, 8)
@@ -36,9 +34,7 @@ func TestFullSendQueueTellsThoseWhoWait(t *testing.T) {
 			good.mu.Unlock()
 			l.qp.Uncork()
 			client.want(3, iwarp.Success, iwarp.OpSend)
-			if err := dry.Close(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, dry.Close(within(t)))
 		}
 	})
 }

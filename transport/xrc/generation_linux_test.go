@@ -11,7 +11,6 @@ import (
 // Each end of a link knows the incarnation of the other from the set-up, whichever
 // dialed.
 func TestGeneration(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		e := newEnv(t, Options{Generation: 5}, Options{Generation: 6})
 		a, b := e.Dial(t, e.Accepted(t))

@@ -15,28 +15,22 @@ import (
 func reach(t testing.TB, from *Transport, as, to *host, i int) transport.Link {
 	t.Helper()
 	l, err := from.Dial(within(t), as.addr, to.addr, i)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 
 // An impostor has another incarnation than the peer. By a path that the peer does not use it
 // ends nothing that the peer has: neither links, nor the queue pairs of RDS and of channels.
 func TestImpostorsLinkEndsNothing(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{})
-		defer release()
+		n, a, b := linked(t, hostOptions{})
 		server, client := b.app(""), a.app("")
 		server.serve(1, 8, 64)
 		ch := client.connect(2, 1)
 		before, _ := b.path0()
 		impostor := a.another()
 		l := reach(t, impostor, a, b, 3)
-		if err := l.Start(newSorting()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Start(newSorting()))
 		n.until("the impostor's link is in use", func() bool { return b.connections() == 2 })
 		n.until("the impostor's link waits", when(&b.Transport.mu, func() bool { return len(b.waiting[a.addr]) == 1 }))
 		client.send(ch, iwarp.WorkRequest{ID: 1, Queue: ch.Queue().SRQN, Flags: iwarp.Signaled, Inline: []byte("alive")})
@@ -58,14 +52,10 @@ func TestImpostorsLinkEndsNothing(t *testing.T) {
 // A hello that names other queue pairs than those there are ends nothing while nobody has put
 // its connection to use.
 func TestImpostorsHelloEndsNothing(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{})
-		defer release()
+		n, a, b := linked(t, hostOptions{})
 		q, err := b.NewQueue("application")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer q.Close()
 		b.theLink(0).Home(4000, q.Number())
 		before, _ := b.path0()
@@ -88,17 +78,13 @@ func TestImpostorsHelloEndsNothing(t *testing.T) {
 
 // The peer's next life is taken for the peer when the links of the last one have ended.
 func TestNextLifeOfAPeer(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{})
-		defer release()
+		n, a, b := linked(t, hostOptions{})
 		before, _ := b.path0()
 		next := a.another()
 		l := reach(t, next, a, b, 1)
 		h := newSorting()
-		if err := l.Start(h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Start(h))
 		n.until("two links", func() bool { return b.connections() == 2 })
 		a.apart.Store(true)
 		b.theLink(0).Close(transport.Abort)
@@ -136,14 +122,11 @@ func (s *slow) Closed(cause error, acked uint64) {
 // A link that ends while Start puts it to use leaves nothing that carries queue pairs, or
 // channels, and its handler hears of the end when Start is over.
 func TestLinkThatEndsInStart(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		taken := make(chan transport.Link, 1)
 		b.Unlisten()
-		if err := b.Listen(b.addr, func(l transport.Link) { taken <- l }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Listen(b.addr, func(l transport.Link) { taken <- l }))
 		theirs := reach(t, a.Transport, a, b, 0)
 		l := (<-taken).(*link)
 		x := l.path
@@ -186,14 +169,10 @@ func TestLinkThatEndsInStart(t *testing.T) {
 // An application is not registered with a target that has ended while the link goes on, and is
 // with the one of a link that comes to carry its path later.
 func TestRegistrationsFollowTheTarget(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		_, _, b, release := linked(t, hostOptions{})
-		defer release()
+		_, _, b := linked(t, hostOptions{})
 		q, err := b.NewQueue("application")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer q.Close()
 		l := b.theLink(0)
 		l.path.end()

@@ -17,7 +17,6 @@ import (
 // An operation that is lost with its link is not reported as done: the word counts every
 // addition that has succeeded, and no more than those and the ones that were lost.
 func TestLostOperationsAreNotReportedAsDone(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		e := newEnv(t, Options{Config: iwarp.Config{EventLoops: 1}}, Options{Config: iwarp.Config{EventLoops: 1}})
 		accepted := e.Accepted(t)
@@ -28,9 +27,7 @@ func TestLostOperationsAreNotReportedAsDone(t *testing.T) {
 		for round := range 60 {
 			la, lb := e.Dial(t, accepted)
 			ha, hb := transporttest.NewHearer(16), transporttest.NewHearer(16)
-			if err := errors.Join(la.Start(ha), lb.Start(hb)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(la.Start(ha), lb.Start(hb)))
 			var ends [transport.OpFailed + 1]atomic.Uint64
 			begun := uint64(0)
 			for range 40 {
@@ -55,9 +52,7 @@ func TestLostOperationsAreNotReportedAsDone(t *testing.T) {
 		}
 		la, lb := e.Dial(t, accepted)
 		ha, hb := transporttest.NewHearer(16), transporttest.NewHearer(16)
-		if err := errors.Join(la.Start(ha), lb.Start(hb)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(la.Start(ha), lb.Start(hb)))
 		word, over := make([]byte, 8), make(chan transport.OpStatus, 1)
 		op := &transport.Operation{Kind: transport.OpFetchAdd, Local: [][]byte{word}, Key: key}
 		op.Done = func(_ *transport.Operation, s transport.OpStatus) { over <- s }

@@ -25,9 +25,7 @@ func newTransport(t testing.TB, o Options) *Transport {
 		o.Network = m
 	}
 	tr, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = tr.Close() })
 	return tr
 }

@@ -44,9 +44,7 @@ func newOperators(t testing.TB, o Options, region int, message func(mem []byte, 
 	a, b := e.Dial(t, e.Accepted(t))
 	x.from, x.to = a.(*link), b.(*link)
 	x.s.Link = a
-	if err := errors.Join(a.Start(x.ha), b.Start(x.hb)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(a.Start(x.ha), b.Start(x.hb)))
 	return x
 }
 
@@ -61,9 +59,8 @@ func (x *operators) send(frames ...transport.Frame) {
 	x.t.Helper()
 	for {
 		var err error
-		if frames, err = x.s.Try(frames); err != nil {
-			x.t.Fatal(err)
-		}
+		frames, err = x.s.Try(frames)
+		must(x.t, err)
 		if len(frames) == 0 {
 			return
 		}
@@ -76,7 +73,6 @@ func (x *operators) send(frames ...transport.Frame) {
 // it was written together with the end of the one that is refused. All of it counts as
 // acknowledged.
 func TestMessagesFollowTheirOperations(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for n, o := range []Options{{}, {Operations: 4, Config: iwarp.Config{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10}}, {CRC: CRCOn, Config: iwarp.Config{SendBuffer: 4 << 10}}} {
 			const rounds = 100
@@ -150,7 +146,6 @@ func (f *finished) set(t testing.TB) func(*transport.Operation, transport.OpStat
 // Memory in any number of pieces is written and read as one, also more pieces than a
 // request takes, and no registration of them is left.
 func TestOperationsOnPieces(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		x := newOperators(t, Options{}, 1<<20, nil)
 		before := x.a.Regions().Stats().Registered
@@ -188,7 +183,6 @@ func TestOperationsOnPieces(t *testing.T) {
 // Operations that no link could do are refused at once, all of them, and nothing is
 // left of it; more than the link ever takes, too.
 func TestOperateRefusesNonsense(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		x := newOperators(t, Options{Operations: 4}, 4096, nil)
 		before := x.a.Regions().Stats().Registered
@@ -226,7 +220,6 @@ func TestOperateRefusesNonsense(t *testing.T) {
 // ends each of them once, before its handler hears of it; nothing touches their memory
 // afterwards, nothing is begun, and no registration is left.
 func TestOperationsEndWithTheLink(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		e := newEnv(t, Options{Config: iwarp.Config{EventLoops: 1}}, Options{Config: iwarp.Config{EventLoops: 1}})
 		a := e.A.(*Transport)
@@ -259,9 +252,7 @@ type stream struct {
 // endWith has the link end under operations: our side closes it, or the peer.
 func (x *stream) endWith(ours bool, mode transport.CloseMode) {
 	x.t.Helper()
-	if err := errors.Join(x.a.Start(x.ha), x.b.Start(x.hb)); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, errors.Join(x.a.Start(x.ha), x.b.Start(x.hb)))
 	var writer sync.WaitGroup
 	writer.Go(x.write)
 	<-x.due
@@ -332,7 +323,6 @@ func (x *stream) next() *transport.Operation {
 // Of a write that ends beyond its region nothing is placed if it fits a segment. Of a
 // longer one the segments before the one that does not fit may be: nothing else is.
 func TestWriteBeyondTheEnd(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		const region = 128 << 10
 		x := newOperators(t, Options{}, region, nil)

@@ -10,12 +10,12 @@ import (
 	"github.com/rds-go/rds/xrc/objects"
 )
 
-// linked are two hosts whose path 0 has a link, which release gives up.
-func linked(t *testing.T, o hostOptions) (n *hostNet, a, b *host, release func()) {
+// linked are two hosts whose path 0 has a link.
+func linked(t *testing.T, o hostOptions) (n *hostNet, a, b *host) {
 	n, a, b = twoHosts(t, o)
-	release = a.want(a.addr, b.addr)
+	t.Cleanup(a.want(a.addr, b.addr))
 	n.until("a link", func() bool { return a.connections() == 1 && b.connections() == 1 })
-	return n, a, b, release
+	return n, a, b
 }
 
 // suspended cuts the link of two hosts, whose path 0 waits for the next one.
@@ -34,10 +34,8 @@ func suspended(n *hostNet, a, b *host) (again func()) {
 // RDS's own queue pairs: a lost connection is not their end, and no event. The next one of the
 // path carries the same ones, on both sides.
 func TestPathGoesOnAcrossConnections(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{})
-		defer release()
+		n, a, b := linked(t, hostOptions{})
 		pa, _ := a.path0()
 		pb, _ := b.path0()
 		if pa.initiator == (objects.Ref{}) || pb.target == (objects.Ref{}) || pa.suspended || pb.suspended {
@@ -68,10 +66,8 @@ func TestPathGoesOnAcrossConnections(t *testing.T) {
 // When the grace is over the queue pairs of a path are gone, with nothing left, and the next
 // connection has new ones.
 func TestPathEndsWithTheGrace(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{xrc: objects.Config{Grace: 50 * time.Millisecond}})
-		defer release()
+		n, a, b := linked(t, hostOptions{xrc: objects.Config{Grace: 50 * time.Millisecond}})
 		before, _ := a.path0()
 		again := apart(a, b)
 		n.until("nothing is left", func() bool {
@@ -89,10 +85,8 @@ func TestPathEndsWithTheGrace(t *testing.T) {
 // A peer that has made its queue pairs anew, since it has forgotten the old ones, ends ours
 // where it connects, and has ours go on where we do.
 func TestPathOfAPeerThatHasForgotten(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{})
-		defer release()
+		n, a, b := linked(t, hostOptions{})
 		for _, forgetful := range []*host{b, a} {
 			pa, _ := a.path0()
 			pb, _ := b.path0()
@@ -114,7 +108,6 @@ func TestPathOfAPeerThatHasForgotten(t *testing.T) {
 
 // Links that nobody puts to use, and knocks, leave no queue pairs.
 func TestUnusedLinksLeaveNoQueuePairs(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n := newNet(t, hostOptions{xrc: objects.Config{Grace: 50 * time.Millisecond}}) // a keeper answers knocks with a link
 		a, b := n.host(1), n.host(2)
@@ -138,10 +131,8 @@ func TestUnusedLinksLeaveNoQueuePairs(t *testing.T) {
 
 // Paths that wait for a connection are bounded: what is beyond ends at once.
 func TestSuspendedPathsAreBounded(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		n, a, b, release := linked(t, hostOptions{})
-		defer release()
+		n, a, b := linked(t, hostOptions{})
 		b.suspended.Store(maxSuspended)
 		again := apart(a, b)
 		n.until("no queue pairs at the peer", func() bool { s := b.objects.Stats(); return s.Initiators+s.TotalTargets() == 0 })

@@ -20,9 +20,7 @@ func (a *app) noticesNothing(m *iwarp.MR) {
 	if k := a.cq.Poll(make([]iwarp.Completion, 1)); k != 0 {
 		t.Error("a completion")
 	}
-	if err := m.Dereg(within(t)); err != nil { // orders the memory for the race detector
-		t.Fatal(err)
-	}
+	must(t, m.Dereg(within(t))) // orders the memory for the race detector
 	if !bytes.Equal(m.Bytes(), make([]byte, len(m.Bytes()))) {
 		t.Error("a request that was refused has changed memory")
 	}

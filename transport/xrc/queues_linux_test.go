@@ -83,21 +83,13 @@ func queued(t *testing.T) (a, b transport.Link, ha, hb *sorting, tb *Transport) 
 		at[0], at[1] = at[1], at[0]
 	}
 	accepted := make(chan transport.Link, 1)
-	if err := tb.Listen(at[1], func(l transport.Link) { accepted <- l }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tb.Listen(at[1], func(l transport.Link) { accepted <- l }))
 	l, err := ta.Dial(within(t), at[0], at[1], 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ha, hb = newSorting(), newSorting()
-	if err := l.Start(ha); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Start(ha))
 	b = <-accepted
-	if err := b.Start(hb); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Start(hb))
 	return l, b, ha, hb, tb
 }
 
@@ -113,7 +105,6 @@ func messages(ports ...uint16) (frames []transport.Frame) {
 // Messages come by the queues that the peer has told of, the others by the first, in
 // the order in which they were written; what is not ready is held.
 func TestMessagesComeByTheirQueues(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		a, b, ha, hb, tb := queued(t)
 		var queues [4]*Queue
@@ -121,9 +112,7 @@ func TestMessagesComeByTheirQueues(t *testing.T) {
 		names := make(map[uint32]int)
 		for i := 2; i < 4; i++ {
 			q, err := tb.NewQueue("test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer q.Close()
 			queues[i], numbers[i], names[q.Number()] = q, q.Number(), i
 		}

@@ -14,7 +14,6 @@ import (
 // other job, by any kind of request, though their host reaches both: the scan of all small numbers
 // finds the queue of the process's own job only. The job that is not reached notices nothing.
 func TestXRCREQ47AProcessReachesItsOwnTargetsDomain(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		_, a, b := twoHosts(t, unpaced)
 		x, y := b.app("mine"), b.app("others")
@@ -24,8 +23,7 @@ func TestXRCREQ47AProcessReachesItsOwnTargetsDomain(t *testing.T) {
 		mine, others := a.app(""), a.app("")
 		local := mine.region(64, mr.LocalWrite)
 		ch, foreign := mine.connect(2, 1), others.connect(2, 2)
-		others.send(foreign, aMessage(foreign, 1)) // the host reaches both jobs
-		others.want(1, iwarp.Success, iwarp.OpSend)
+		others.says(foreign, 1) // the host reaches both jobs
 		if c := y.next(); c.Status != iwarp.Success {
 			t.Fatalf("%+v", c)
 		}
@@ -66,7 +64,6 @@ func TestXRCREQ47AProcessReachesItsOwnTargetsDomain(t *testing.T) {
 // What the peer has said of a queue is forgotten when the queue ends, and when the connection is
 // lost, so that a number that is used again names nothing that the channel does not reach.
 func TestXRCREQ47AQueueNumberThatIsUsedAgain(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{xrc: objects.Config{RestCount: 1}})
 		x, y := b.app("mine"), b.app("others")
@@ -98,19 +95,15 @@ func TestXRCREQ47AQueueNumberThatIsUsedAgain(t *testing.T) {
 		if reaches(ch, qx) || reaches(foreign, qy) {
 			t.Error("what the peer said on a connection that was lost is kept")
 		}
-		mine.send(ch, aMessage(ch, 2))
-		mine.want(2, iwarp.Success, iwarp.OpSend)
+		mine.says(ch, 2)
 		old := qx.Num()
-		if err := qx.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, qx.Close(within(t)))
 		n.until("the end of the queue is heard", func() bool { return !reaches(ch, qx) })
 		var again *objects.SRQ
 		for again == nil || again.Num() != old { // in the other job
 			var err error
-			if again, err = y.CreateSRQ(objects.SRQAttr{Domain: y.dom, PD: y.pd, CQ: y.cq, MaxWR: 1}); err != nil {
-				t.Fatal(err)
-			}
+			again, err = y.CreateSRQ(objects.SRQAttr{Domain: y.dom, PD: y.pd, CQ: y.cq, MaxWR: 1})
+			must(t, err)
 		}
 		mine.send(ch, aMessage(ch, 3))
 		mine.want(3, iwarp.RemoteInvalidRD, iwarp.OpSend)
@@ -123,7 +116,6 @@ func TestXRCREQ47AQueueNumberThatIsUsedAgain(t *testing.T) {
 // A peer that does not keep to the limits of its targets is bound by what they allow together: what
 // none of its targets in the domain allows is refused, for the request alone.
 func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, unpaced)
 		server := b.app("")
@@ -151,8 +143,7 @@ func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
 				client.send(ch, tagged(op, srq.Num(), memory, local))
 				client.want(uint64(srq.Num()), want, op)
 			}
-			client.send(ch, aMessage(ch, 1))
-			client.want(1, iwarp.Success, iwarp.OpSend)
+			client.says(ch, 1)
 			if c := server.next(); c.Status != iwarp.Success {
 				t.Fatalf("%+v", c)
 			}
@@ -163,15 +154,11 @@ func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
 		check(first, mr.RemoteRead|mr.RemoteWrite)
 		check(second, mr.RemoteRead|mr.RemoteWrite)
 		rts := objects.Attr{State: objects.StateRTS, Access: mr.RemoteAtomic}
-		if err := server.ModifyTarget(server.dom, first.Target().Number, rts, objects.MaskState|objects.MaskTimeout|objects.MaskAccess); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.ModifyTarget(server.dom, first.Target().Number, rts, objects.MaskState|objects.MaskTimeout|objects.MaskAccess))
 		n.until("the peer hears", when(&first.mu, func() bool { return first.limits.access == mr.RemoteAtomic }))
 		lie(first)
 		check(first, mr.RemoteAtomic|mr.RemoteWrite)
-		if err := second.Close(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second.Close(within(t)))
 		n.until("the second target has gone", func() bool {
 			p := b.allPeers()[0]
 			p.mu.Lock()
@@ -182,9 +169,7 @@ func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
 		again := apart(a, b)
 		n.until("suspended", func() bool { return first.suspendedNow() && b.objects.Stats().Suspended >= 1 })
 		rts.Access = mr.RemoteWrite // while nothing carries the target
-		if err := server.ModifyTarget(server.dom, first.Target().Number, rts, objects.MaskAccess); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.ModifyTarget(server.dom, first.Target().Number, rts, objects.MaskAccess))
 		again()
 		n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
 		lie(first)

@@ -12,7 +12,6 @@ import (
 // A peer's targets are found by their numbers as long as they live, in whatever order they come and go, and a domain
 // without targets is none that the peer reaches. Looking for a queue in all of them is no request that a target counts.
 func TestTargetsAreFoundWhileTheyLive(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		var queues []*objects.SRQ
@@ -55,9 +54,7 @@ func TestTargetsAreFoundWhileTheyLive(t *testing.T) {
 			}
 			last := live[len(live)-1]
 			live = live[:len(live)-1]
-			if err := last.Close(within(t)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, last.Close(within(t)))
 			n.until("the target to be gone", func() bool { return p.reach.target(last.Target().Number) == nil })
 		}
 		if list := p.reach.all(); len(list) != 0 {

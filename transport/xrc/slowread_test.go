@@ -15,7 +15,6 @@ import (
 // Messages that complete while a long read is under way hold places behind it, which are no
 // reason for those that follow to fail.
 func TestMessagesBehindALongRead(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		_, a, b := twoHosts(t, hostOptions{})
 		server, client := b.app(""), a.app("")
@@ -47,7 +46,6 @@ func TestMessagesBehindALongRead(t *testing.T) {
 // Operations of RDS that find no place behind a long read of a channel begin when there is one,
 // each once.
 func TestOperationsBehindALongRead(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{fabric: Options{Operations: 4, MaxSend: 32}})
 		server, client := b.app(""), a.app("")
@@ -57,9 +55,7 @@ func TestOperationsBehindALongRead(t *testing.T) {
 		tick := time.NewTicker(50 * time.Microsecond)
 		defer tick.Stop()
 		counter, err := b.dev.Regions().NewOwner(mr.OwnerConfig{Name: "counter"}).Register(make([]byte, 8), mr.Options{Domain: b.Domain(), Rights: mr.LocalWrite | mr.RemoteAtomic})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ch := client.connect(2, 1)
 		l := a.theLink(0)
 		ends := make(chan transport.OpStatus, 1000)
@@ -78,9 +74,7 @@ func TestOperationsBehindALongRead(t *testing.T) {
 				op := &transport.Operation{Kind: transport.OpFetchAdd, Key: uint32(counter), Add: 1, Local: [][]byte{make([]byte, 8)}}
 				op.Done = func(_ *transport.Operation, s transport.OpStatus) { ends <- s }
 				taken, err := l.Send([]transport.Frame{{Ops: []*transport.Operation{op}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				begun += taken.Frames
 			}
 			var list [64]iwarp.Completion

@@ -32,9 +32,7 @@ func expose(t testing.TB, tr *Transport, mem []byte) uint32 {
 	t.Helper()
 	owner := tr.Regions().NewOwner(mr.OwnerConfig{Name: "test"})
 	key, err := owner.Register(mem, mr.Options{Domain: tr.Domain(), Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = owner.Close(context.Background()) })
 	return uint32(key)
 }
@@ -43,7 +41,6 @@ func expose(t testing.TB, tr *Transport, mem []byte) uint32 {
 // also reads the other's memory: a wake-up that is lost stops one of them for good,
 // and one that nobody asked for is counted.
 func TestNoWakeUpIsLost(t *testing.T) {
-	t.Parallel()
 	bubbleOn(t, lan, func(t *testing.T) {
 		const messages = 10_000
 		// Receive buffers are not small: below a segment of the loopback TCP goes on only
@@ -55,9 +52,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		links := [2]transport.Link{a, b}
 		recs := [2]*counting{{Recorder: transporttest.NewRecorder(t)}, {Recorder: transporttest.NewRecorder(t)}}
 		for i, l := range links {
-			if err := l.Start(recs[i]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Start(recs[i]))
 		}
 		var wg sync.WaitGroup
 		for i := range links {
@@ -110,7 +105,6 @@ func TestNoWakeUpIsLost(t *testing.T) {
 // A peer that stops reading stops no call of Send: it takes what there is room
 // for, down to nothing, and the rest follows when the peer goes on.
 func TestSendReturnsWhateverThePeerDoes(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		for _, size := range []int{0, 16, 64, 1000, 5000, 70000} {
 			small := Options{Config: iwarp.Config{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, EventLoops: 1}}
@@ -120,12 +114,8 @@ func TestSendReturnsWhateverThePeerDoes(t *testing.T) {
 			hold := make(chan struct{})
 			var once sync.Once
 			recB.OnMessage = func(*wire.Header, []byte) { once.Do(func() { <-hold }) }
-			if err := a.Start(recA); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Start(recB); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Start(recA))
+			must(t, b.Start(recB))
 			s := &transporttest.Sender{Link: a, Rec: recA}
 			full := make(chan []transport.Frame, 1)
 			sent := uint64(0)

@@ -13,7 +13,6 @@ import (
 // A receive completes with the target that its message came by, whichever kind of message it is and
 // however many segments it has: two channels of one host send to one queue.
 func TestAReceiveTellsItsTarget(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		const long = 100000 // of several segments
 		_, a, b := twoHosts(t, hostOptions{})
@@ -98,7 +97,6 @@ func buildOnWrites(t *testing.T, client, server *app, ch *Channel, write iwarp.W
 
 // A message that names another host's target, or none, finds no queue.
 func TestMessagesNameTheirOwnTargets(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n := newNet(t, hostOptions{})
 		a, b, other := n.host(1), n.host(2), n.host(3)
@@ -118,8 +116,7 @@ func TestMessagesNameTheirOwnTargets(t *testing.T) {
 			client.want(1, iwarp.RemoteInvalidRD, iwarp.OpSend)
 		}
 		name(mine.Number)
-		client.send(ch, aMessage(ch, 2))
-		client.want(2, iwarp.Success, iwarp.OpSend)
+		client.says(ch, 2)
 		if srq.Query().Posted != 15 {
 			t.Errorf("%+v", srq.Query())
 		}
@@ -129,7 +126,6 @@ func TestMessagesNameTheirOwnTargets(t *testing.T) {
 // The first message by a target in StateRTR is an event of every session that is registered, once for
 // each life of the target. One that is in StateRTS by then raises none.
 func TestCommunicationIsEstablishedOnce(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		n, a, b := twoHosts(t, hostOptions{})
 		server, other, stranger := b.app("established"), b.app("established"), b.app("established")
@@ -153,8 +149,7 @@ func TestCommunicationIsEstablishedOnce(t *testing.T) {
 		}
 		send := func(ch *Channel) {
 			t.Helper()
-			client.send(ch, aMessage(ch, 1))
-			client.want(1, iwarp.Success, iwarp.OpSend)
+			client.says(ch, 1)
 			server.next()
 		}
 		ch := client.connect(2, 7)
@@ -168,9 +163,7 @@ func TestCommunicationIsEstablishedOnce(t *testing.T) {
 		n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
 		send(ch)
 		started := client.connect(2, 7)
-		if err := server.ModifyTarget(server.dom, started.Target().Number, objects.Attr{State: objects.StateRTS}, objects.MaskState|objects.MaskTimeout); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server.ModifyTarget(server.dom, started.Target().Number, objects.Attr{State: objects.StateRTS}, objects.MaskState|objects.MaskTimeout))
 		send(started)
 		// Its event, of the same queue of work, would have come before that of one more target.
 		last := client.connect(2, 7)
