@@ -12,9 +12,7 @@ import (
 // A process ends while its messages wait for receives of a queue. Those of another process of its host, by the same
 // connection, are delivered.
 func TestEndWithMessagesThatWaitStopsNobody(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		near, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, near, far *host) {
 		a := newProcess(t, far, nil, 1, 8)
 		a.advertise(t, 7)
 		p := newProcess(t, near, nil, 1, 128)
@@ -33,9 +31,7 @@ func TestEndWithMessagesThatWaitStopsNobody(t *testing.T) {
 			j := q.connect(t, far.addr, 7)
 			send(j, "leaves")
 			rdstest.Eventually(t, "the message to be taken", func() bool { n, err := j.ring.Ready(j.ring.Len()); return err == nil && n == j.ring.Len() })
-			if err := q.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, q.Close())
 			send(i, "stays")
 			for text := ""; text != "stays"; { // the other's message may have come before it was taken back
 				a.receive(t, 0)

@@ -19,13 +19,9 @@ const registrantRole = "registrant"
 // beRegistrant is the process: path service.
 func beRegistrant(args []string) error {
 	s, err := openAt(args[0])
-	if err != nil {
-		return err
-	}
+	need(err)
 	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
-	if err != nil {
-		return err
-	}
+	need(err)
 	if service, _ := strconv.ParseUint(args[1], 10, 64); service != 0 {
 		if _, err := s.Advertise(ServiceAttr{ID: service, Domain: dom}); err != nil {
 			return err
@@ -35,14 +31,10 @@ func beRegistrant(args []string) error {
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadString('\n')
-		if err != nil {
-			return err
-		}
+		need(err)
 		f := strings.Fields(line)
 		if f[0] == "handle" {
-			if err := hearErrors(s); err != nil {
-				return err
-			}
+			need(hearErrors(s))
 		}
 		for k, number := range f[1:] {
 			n, _ := strconv.ParseUint(number, 10, 32)

@@ -24,12 +24,8 @@ func TestEndOfADaemonBehindItsProcessesIsTold(t *testing.T) {
 		want := map[uint32]bool{p.connect(t, far.addr, 7).Number(): true, p.connect(t, far.addr, 8).Number(): true}
 		a.kill()
 		b.kill()
-		if err := far.svc.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := far.node.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, far.svc.Close())
+		must(t, far.node.Close())
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		for len(want) > 0 {
 			e, err := p.NextEvent(ctx)

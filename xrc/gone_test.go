@@ -25,9 +25,7 @@ func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
 	a := newProcess(t, far, nil, 1, 8)
 	a.advertise(t, 7)
 	c, err := client.New(config.Client{Path: near.path, Reconnect: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	open := func() (*Session, error) {
 		o, err := c.Objects()
@@ -37,9 +35,7 @@ func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
 		return Open(context.Background(), o)
 	}
 	s, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := equip(t, s, nil, 4, 128)
 	i := p.connect(t, far.addr, 7)
 	endObjects(t, p, i, near.svc.Close, isLost)
@@ -50,11 +46,8 @@ func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
 	})
 	q := equip(t, s, nil, 4, 128)
 	j := q.connect(t, far.addr, 7)
-	if _, err := j.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: a.srq.Num(), Inline: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
-	if c := q.poll(t); c.Status != iwarp.Success {
-		t.Errorf("%+v", c)
+	if s := q.send(t, j, a.srq.Num()); s != iwarp.Success {
+		t.Error(s)
 	}
 }
 
@@ -64,18 +57,14 @@ func endObjects(t *testing.T, p *process, i *Initiator, end func() error, ended 
 	t.Helper()
 	waited := make(chan error, 1)
 	go func() { waited <- p.cq.Wait(rdstest.Background(t)) }()
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, end())
 	if err := <-waited; !ended(err) {
 		t.Errorf("Wait: %v", err)
 	}
 	want := map[objects.Ref]bool{p.cq.Ref(): true, p.srq.Ref(): true, i.Ref(): true}
 	for len(want) > 0 {
 		e, err := p.NextEvent(rdstest.Background(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if e.Kind != objects.EventDeviceFatal || !want[e.Object] {
 			t.Fatalf("event %v of %v", e.Kind, e.Object)
 		}

@@ -25,14 +25,10 @@ func TestXRCREQ47AnApplicationDoesNotReachItsNeighboursJob(t *testing.T) {
 	victim := newProcess(t, far, domainFile(t), 64, 1024)
 	victim.advertise(t, 8)
 	open, err := victim.pd.Alloc(64, mr.LocalWrite|mr.RemoteWrite|mr.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	neighbour := exec.CommandContext(t.Context(), os.Args[0], near.path, "8", far.addr.String())
 	neighbour.Env = append(os.Environ(), workerEnv+"=1")
-	if err := neighbour.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, neighbour.Start())
 	t.Cleanup(func() {
 		_ = neighbour.Process.Kill()
 		_ = neighbour.Wait()

@@ -18,13 +18,9 @@ import (
 // beClient is a process that connects to a service and sends to its queue until it is killed.
 func beClient(s *Session, to netip.Addr, service uint64) error {
 	i, send, err := senderTo(s, to, service)
-	if err != nil {
-		return err
-	}
+	need(err)
 	for n := 0; ; n++ {
-		if err := send(); err != nil {
-			return err
-		}
+		need(send())
 		if n == 0 {
 			fmt.Println("served", i.Target())
 		}
@@ -69,18 +65,12 @@ const hostRole = "host"
 // input ends. It says what it has for each line that it reads.
 func beHost(args []string) error {
 	port, err := strconv.ParseUint(args[2], 10, 16)
-	if err != nil {
-		return err
-	}
+	need(err)
 	n, err := node.New(config.Node{Wire: config.WireXRC, Serves: true, Addresses: []netip.Addr{netip.MustParseAddr(args[1])}, Port: uint16(port), Linger: -1, XRC: config.XRC{Patience: rdstest.Patience}})
-	if err != nil {
-		return err
-	}
+	need(err)
 	defer n.Close()
 	svc, err := daemon.New(n, config.Service{Path: args[0]})
-	if err != nil {
-		return err
-	}
+	need(err)
 	defer svc.Close()
 	fmt.Println("ready", args[1])
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {

@@ -58,17 +58,13 @@ func resources(t testing.TB) (heap, resident int64, files int) {
 	heap = rdstest.Heap()
 	debug.FreeOSMemory()
 	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var size int64
 	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
 		t.Fatal(err)
 	}
 	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return heap, resident * int64(os.Getpagesize()), len(list)
 }
 

@@ -38,9 +38,7 @@ const scriptRole = "script"
 // beScript is the process: path remote target seed. It says each step that it has made.
 func beScript(args []string) error {
 	s, err := openAt(args[0])
-	if err != nil {
-		return err
-	}
+	need(err)
 	target, _ := strconv.ParseUint(args[2], 10, 32)
 	seed, _ := strconv.ParseUint(args[3], 10, 64)
 	x := &script{s: s, rnd: rand.New(rand.NewPCG(seed, 1)), remote: netip.MustParseAddr(args[1]), target: uint32(target), file: os.NewFile(3, "domain")}

@@ -57,9 +57,7 @@ func TestXRCREQ30ProcessKilledAtAnyPointLeavesNothing(t *testing.T) {
 		}
 		r := near.node.Regions().Stats()
 		info, err := stays.QueryTarget(stays.dom, from.Target())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		x.sessions, x.owners, x.live, x.dirty, x.holders = len(near.svc.Sessions()), r.Owners, r.Registered.Live, r.Registered.Dirty, info.Registered
 		return x
 	}
@@ -84,9 +82,7 @@ func TestXRCREQ30ProcessKilledAtAnyPointLeavesNothing(t *testing.T) {
 		t.Errorf("after %d kills %+v\nbefore %+v", kills, now, baseline)
 	}
 	m := stream{p: server, i: from, queue: stays.srq.Num()}
-	if err := m.send(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.send())
 	if c := stays.poll(t); c.Status != iwarp.Success {
 		t.Errorf("a message by the target that the scripts had registered with: %+v", c)
 	}

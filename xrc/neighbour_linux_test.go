@@ -25,13 +25,9 @@ func BenchmarkKillOfANeighbour(b *testing.B) {
 		p99 := func(n int) float64 {
 			took := make([]time.Duration, n)
 			for k := range took {
-				if err := h.toA.send(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, h.toA.send())
 				began := time.Now()
-				if err := h.toB.send(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, h.toB.send())
 				for range 2 {
 					switch c := h.p.poll(b); {
 					case c.ID&h.toB.tag != 0 && c.Status == iwarp.Success:
@@ -49,9 +45,7 @@ func BenchmarkKillOfANeighbour(b *testing.B) {
 		p99(during) // not measured: buffers grow
 		b.StartTimer()
 		before := p99(rounds)
-		if err := h.a.cmd.Process.Kill(); err != nil { // and the rounds do not wait for it to be dead
-			b.Fatal(err)
-		}
+		must(b, h.a.cmd.Process.Kill()) // and the rounds do not wait for it to be dead
 		atKill := p99(during)
 		rdstest.Eventually(b, "the end of the process to be known", func() bool { return h.send(&h.toA) == iwarp.RemoteInvalidRD })
 		after := p99(rounds)

@@ -21,13 +21,9 @@ const talkerRole = "talker"
 // socket, its own address and port, the other host, and whether there is the service.
 func beTalker(args []string) error {
 	c, err := client.Dial(args[0])
-	if err != nil {
-		return err
-	}
+	need(err)
 	s, err := c.Bind(netip.MustParseAddrPort(args[1]))
-	if err != nil {
-		return err
-	}
+	need(err)
 	to := netip.MustParseAddr(args[2])
 	fmt.Println("ready", args[1])
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {

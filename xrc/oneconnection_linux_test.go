@@ -22,9 +22,7 @@ import (
 func connections(t testing.TB, a, b netip.Addr) int {
 	t.Helper()
 	list, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hex := func(a netip.Addr) string {
 		b := a.As4()
 		return fmt.Sprintf("%08X:", binary.NativeEndian.Uint32(b[:]))
@@ -86,9 +84,8 @@ func TestProcessesOfAPairOfHostsShareAConnection(t *testing.T) {
 				var report info.Report
 				rdstest.Eventually(t, "the kernel and the node to list all connections", func() bool {
 					var err error
-					if report, err = h.node.Info(); err != nil {
-						t.Fatal(err)
-					}
+					report, err = h.node.Info()
+					must(t, err)
 					if n, wires = connections(t, h.addr, other), len(report.TCP); c.wire == config.WireXRC {
 						wires = len(report.XRC)
 					}

@@ -34,9 +34,7 @@ func (p *process) event(t testing.TB) Event {
 		if err == nil {
 			err = p.Ack(e)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if e.Kind != objects.EventCommEstablished { // comes with the first message by each target
 			return e
 		}
@@ -45,16 +43,12 @@ func (p *process) event(t testing.TB) Event {
 
 // The limit of a shared receive queue is heard once, when a message leaves fewer receives, until it is armed again.
 func TestLimitIsHeardOnce(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		near, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, near, far *host) {
 		a, p := newProcess(t, far, nil, 8, 64), newProcess(t, near, nil, 1, 128)
 		a.advertise(t, 7)
 		i := p.connect(t, far.addr, 7)
 		for _, left := range []int{6, 4} { // of 8 receives
-			if err := a.srq.Arm(left); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.srq.Arm(left))
 			for range 2 {
 				if s := p.send(t, i, a.srq.Num()); s != iwarp.Success {
 					t.Fatal(s)
@@ -82,9 +76,7 @@ func TestLimitIsHeardOnce(t *testing.T) {
 // A target lives as long as a session is registered with it, whatever becomes of the one that it was made for, and its
 // handles and attributes are those of all.
 func TestTargetLivesWithTheLastSession(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		near, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, near, far *host) {
 		f := domainFile(t)
 		a, b, p := newProcess(t, far, f, 8, 64), newProcess(t, far, f, 8, 64), newProcess(t, near, nil, 1, 128)
 		a.advertise(t, 7)
@@ -93,25 +85,17 @@ func TestTargetLivesWithTheLastSession(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v, %v", info, err)
 		}
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Close())
 		if s := p.send(t, i, b.srq.Num()); s != iwarp.Success {
 			t.Error(s)
 		}
 		h, err := b.OpenTarget(b.dom, i.Target())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Unregister(context.Background(), b.dom, i.Target()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, b.Unregister(context.Background(), b.dom, i.Target()))
 		if s := p.send(t, i, b.srq.Num()); s != iwarp.Success {
 			t.Errorf("with a handle: %v", s)
 		}
-		if err := h.Destroy(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.Destroy(context.Background()))
 		if _, err := b.QueryTarget(b.dom, i.Target()); err == nil {
 			t.Error("the target is there, and nobody has it")
 		}
@@ -123,18 +107,14 @@ func TestTargetLivesWithTheLastSession(t *testing.T) {
 
 // The end of a session ends whatever waits for something of it, and is not the end of its host: no events are made.
 func TestSessionEnds(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		near, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, near, far *host) {
 		a, p := newProcess(t, far, nil, 1, 8), newProcess(t, near, nil, 1, 128)
 		a.advertise(t, 7)
 		i := p.connect(t, far.addr, 7)
 		waits := make(chan error, 1)
 		go func() { waits <- p.cq.Wait(rdstest.Background(t)) }()
 		rdstest.Eventually(t, "the waiter", func() bool { return p.cq.waiters.N.Load() > 0 })
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Close())
 		if err := <-waits; !rdstest.Closed(err) {
 			t.Errorf("Wait: %v", err)
 		}
@@ -176,9 +156,7 @@ func TestNodeAndDaemonShareADomain(t *testing.T) {
 		}
 		to.poll(t)
 	}
-	if err := far.svc.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, far.svc.Close())
 	if s := p.send(t, i, own.srq.Num()); s != iwarp.Success {
 		t.Errorf("when the service has ended: %v", s)
 	}
@@ -197,9 +175,7 @@ func TestBequeathEndsTheSessionsOfTheNode(t *testing.T) {
 		t.Fatal(s)
 	}
 	legacy, err := daemon.Bequeath(rdstest.Background(t), near.node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	legacy.Close()
 	if _, err := p.AllocPD(); !rdstest.Closed(err) {
 		t.Errorf("a call of the session: %v", err)

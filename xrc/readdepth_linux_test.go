@@ -73,9 +73,7 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	ctx := rdstest.Background(t)
 	connect := func(reads int) *Initiator {
 		i, err := p.Connect(ctx, InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: at, Service: 7, MaxSend: 128, Reads: reads})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if i.Reads() != reads {
 			t.Fatalf("depth %d, want %d", i.Reads(), reads)
 		}
@@ -129,9 +127,7 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 		n, _ := wire.get()
 		t.Fatalf("%d reads are on the wire, and %d have ended: %+v", n, p.cq.Poll(early[:]), early)
 	}
-	if err := far.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, far.cmd.Process.Signal(syscall.SIGCONT))
 	for range reads {
 		if c := p.poll(t); c.Status != iwarp.Success || c.Op != iwarp.OpRead {
 			t.Fatalf("%+v", c)

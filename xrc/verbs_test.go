@@ -27,13 +27,14 @@ type host struct {
 	svc  *daemon.Service // nil: there is none
 }
 
-// eachProvider runs a test with objects of an attached process's daemon, and with those of a node in the process.
-func eachProvider(t *testing.T, f func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host)) {
+// eachProvider runs a test with objects of attached processes' daemons, and with those of nodes in the process.
+func eachProvider(t *testing.T, f func(t *testing.T, near, far *host)) {
 	t.Parallel()
 	for name, newHost := range map[string]func(testing.TB, *rdstest.Lab) *host{"daemon": newHost, "node": newNodeHost} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f(t, newHost)
+			l := rdstest.NewLab(t)
+			f(t, newHost(t, &l), newHost(t, &l))
 		})
 	}
 }
@@ -58,9 +59,7 @@ func newHost(t testing.TB, l *rdstest.Lab) *host {
 func (h *host) serve(t testing.TB) {
 	t.Helper()
 	svc, err := daemon.New(h.node, config.Service{Path: h.path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.svc = svc
 	t.Cleanup(func() { _ = svc.Close() })
 }
@@ -73,13 +72,9 @@ func (h *host) open(t testing.TB) *Session {
 	}
 	c := rdstest.Attach(t, client.Dial, h.path)
 	o, err := c.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -87,13 +82,9 @@ func (h *host) open(t testing.TB) *Session {
 func (h *host) openOwn(t testing.TB) *Session {
 	t.Helper()
 	o, err := daemon.NewOwnObjects(h.node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -120,9 +111,7 @@ func equip(t testing.TB, s *Session, f *os.File, receives, completions int) *pro
 	var err error
 	check := func() {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	p.dom, err = p.OpenDomain(f, os.O_CREATE)
 	check()
@@ -152,9 +141,7 @@ func (p *process) poll(t testing.TB) iwarp.Completion {
 	t.Helper()
 	var list [1]iwarp.Completion
 	for p.cq.Poll(list[:]) == 0 {
-		if err := p.cq.Wait(rdstest.Background(t)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.cq.Wait(rdstest.Background(t)))
 	}
 	return list[0]
 }
@@ -169,18 +156,14 @@ func (p *process) advertise(t testing.TB, id uint64) {
 func (p *process) connect(t testing.TB, to netip.Addr, id uint64) *Initiator {
 	t.Helper()
 	i, err := p.Connect(rdstest.Background(t), InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: to, Service: id, MaxSend: 64, Reads: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return i
 }
 
 func domainFile(t testing.TB) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "domain")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -188,9 +171,7 @@ func domainFile(t testing.TB) *os.File {
 // Messages go from session to session: inline and from memory, to two queues of
 // one domain by one initiator, and so do writes, reads and atomics.
 func TestWork(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		near, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, near, far *host) {
 		f := domainFile(t)
 		a, b := newProcess(t, far, f, 8, 64), newProcess(t, far, f, 8, 64)
 		a.advertise(t, 7)
@@ -254,9 +235,7 @@ func TestWork(t *testing.T) {
 // A process that does not poll has its queue run dry: messages wait for it, none is lost, and when it polls
 // again all come.
 func TestFullCompletionQueueHoldsReceives(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		near, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, near, far *host) {
 		a := newProcess(t, far, nil, 64, 8)
 		a.advertise(t, 7)
 		p := newProcess(t, near, nil, 1, 256)
@@ -287,9 +266,7 @@ func TestFullCompletionQueueHoldsReceives(t *testing.T) {
 
 // What is wrong is refused with the errno that verbs has for it, and a session that ends leaves nothing.
 func TestCallsFail(t *testing.T) {
-	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
-		l := rdstest.NewLab(t)
-		h, far := newHost(t, &l), newHost(t, &l)
+	eachProvider(t, func(t *testing.T, h, far *host) {
 		before := h.node.Xrc.Objects().Stats()
 		p := newProcess(t, h, nil, 8, 8)
 		q := h.open(t)

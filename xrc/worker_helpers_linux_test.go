@@ -23,13 +23,18 @@ const workerEnv = "RDS_TEST_XRC_WORKER"
 func TestMain(m *testing.M) {
 	os.Setenv("RDS_SOCKET", "none") // whatever this machine has
 	if os.Getenv(workerEnv) != "" {
-		if err := beWorker(os.Args[1:]); err != nil {
-			fmt.Println("failed", err)
-			os.Exit(1)
-		}
+		need(beWorker(os.Args[1:]))
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// need ends a process of a test on an error.
+func need(err error) {
+	if err != nil {
+		fmt.Println("failed", err)
+		os.Exit(1)
+	}
 }
 
 // beWorker is a process that receives in the domain of the file with descriptor 3: args are the daemon's socket and
@@ -42,42 +47,28 @@ func beWorker(args []string) error {
 		}
 	}
 	s, err := openAt(args[0])
-	if err != nil {
-		return err
-	}
+	need(err)
 	id, _ := strconv.ParseUint(args[1], 10, 64)
 	if len(args) > 2 {
 		return beClient(s, netip.MustParseAddr(args[2]), id)
 	}
 	const receives = 64
 	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
-	if err != nil {
-		return err
-	}
+	need(err)
 	pd, err := s.AllocPD()
-	if err != nil {
-		return err
-	}
+	need(err)
 	cq, err := s.CreateCQ(2 * receives)
-	if err != nil {
-		return err
-	}
+	need(err)
 	srq, err := s.CreateSRQ(SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: receives})
-	if err != nil {
-		return err
-	}
+	need(err)
 	mem, err := pd.Alloc(receives*slot, mr.LocalWrite)
-	if err != nil {
-		return err
-	}
+	need(err)
 	post := func(k uint64) error {
 		_, err := srq.PostReceive(iwarp.ReceiveRequest{ID: k, SGE: []iwarp.SGE{mem.SGE(int(k)*slot, slot)}})
 		return err
 	}
 	for k := range uint64(receives) {
-		if err := post(k); err != nil {
-			return err
-		}
+		need(post(k))
 	}
 	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq, Access: mr.RemoteWrite | mr.RemoteRead}); err != nil {
 		return err
@@ -87,9 +78,7 @@ func beWorker(args []string) error {
 	var list [receives]iwarp.Completion
 	next := uint64(0)
 	for !deaf.Load() {
-		if err := cq.Wait(context.Background()); err != nil {
-			return err
-		}
+		need(cq.Wait(context.Background()))
 		for _, c := range list[:cq.Poll(list[:])] {
 			if c.Status != iwarp.Success {
 				return fmt.Errorf("receive: %+v", c)
@@ -98,9 +87,7 @@ func beWorker(args []string) error {
 				return fmt.Errorf("PROMISE: message %d came, and %d was due", n, next)
 			}
 			next++
-			if err := post(c.ID); err != nil {
-				return err
-			}
+			need(post(c.ID))
 		}
 	}
 	select {}

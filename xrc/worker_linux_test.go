@@ -31,9 +31,7 @@ func startWorker(t testing.TB, h *host, domain *os.File, service uint64) *worker
 	t.Helper()
 	w := startProcess(t, domain, h.path, strconv.FormatUint(service, 10))
 	n, err := strconv.ParseUint(w.hear("ready"), 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.srq = uint32(n)
 	return w
 }
@@ -48,17 +46,11 @@ func startProcess(t testing.TB, domain *os.File, args ...string) *worker {
 	}
 	cmd.Stderr = os.Stderr
 	r, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Stdin = r
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	r.Close()
 	w := &worker{TB: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	t.Cleanup(func() {
@@ -97,9 +89,7 @@ func (w *worker) do(what string, args ...any) {
 func (w *worker) stop() {
 	w.Helper()
 	pid := w.cmd.Process.Pid
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		w.Fatal(err)
-	}
+	must(w, syscall.Kill(pid, syscall.SIGSTOP))
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
 	for errors.Is(err, syscall.EINTR) {
@@ -112,9 +102,7 @@ func (w *worker) stop() {
 
 func (w *worker) kill() {
 	w.Helper()
-	if err := w.cmd.Process.Kill(); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.cmd.Process.Kill())
 	_ = w.cmd.Wait()
 	w.in.Close()
 }
@@ -165,9 +153,7 @@ func newSharedTarget(t testing.TB) *sharedTarget {
 // send sends the next message of a stream, and returns how it went.
 func (h *sharedTarget) send(m *stream) iwarp.Status {
 	h.Helper()
-	if err := m.send(); err != nil {
-		h.Fatal(err)
-	}
+	must(h, m.send())
 	return h.p.poll(h).Status
 }
 
@@ -296,16 +282,12 @@ func TestXRCREQ24ProcessThatOnlyRegistersHears(t *testing.T) {
 	a.kill()
 	m := stream{p: p, i: i, queue: b.srq}
 	for range 100 {
-		if err := m.send(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.send())
 		if c := p.poll(t); c.Status != iwarp.Success {
 			t.Fatalf("%+v", c)
 		}
 	}
-	if err := i.Close(rdstest.Background(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, i.Close(rdstest.Background(t)))
 	for _, kind := range []string{"communication-established", "qp-fatal"} {
 		fmt.Fprintln(keeper.in, "event")
 		if got, want := keeper.hear("event"), fmt.Sprintf("%s %d", kind, i.Target()); got != want {
