@@ -50,9 +50,7 @@ func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
 		binders(t, func(t *testing.T, p Provider) {
 			for _, port := range []uint16{4000, 0} {
 				s, err := p.Bind(only(port))
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				if got := s.LocalAddrPort(); got.Addr() != a || port != 0 && got.Port() != port || got.Port() < 2 {
 					t.Errorf("port %d: bound %v", port, got)
 				}

@@ -48,9 +48,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 			room := make([]byte, size)
 			to, back := b.LocalAddrPort(), a.LocalAddrPort()
 			check := func(err error) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 			}
 			for _, c := range []struct {
 				name string
@@ -137,9 +135,7 @@ func TestBatchesAllocateNothing(t *testing.T) {
 				}
 				for got := 0; got < each; {
 					k, err := b.RecvBatch(ctx, in)
-					if err != nil {
-						t.Fatal(err)
-					}
+					rdstest.Must(t, err)
 					for i := range in[:k] {
 						in[i].Release()
 					}
@@ -170,9 +166,7 @@ func TestOperationsAllocateLittle(t *testing.T) {
 		}
 		for got := 0; got < each; {
 			k, err := to.RecvBatch(ctx, in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			for i := range in[:k] {
 				in[i].Release()
 			}
@@ -208,9 +202,7 @@ func TestTenThousandSockets(t *testing.T) {
 	start := time.Now()
 	for i := range socks {
 		s, err := n.Bind(netip.AddrPortFrom(at, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		socks[i] = s
 	}
 	took := time.Since(start)
@@ -223,9 +215,7 @@ func TestTenThousandSockets(t *testing.T) {
 	for _, i := range []int{0, 1, count / 2, count - 1} {
 		rdstest.MustSend(t, a, socks[i].LocalAddrPort(), rdstest.Payload(uint64(i), 64))
 		m := rdstest.MustRecv(t, socks[i])
-		if err := rdstest.Verify(m.Data, uint64(i)); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, rdstest.Verify(m.Data, uint64(i)))
 		m.Release()
 	}
 	if invariants.Enabled {

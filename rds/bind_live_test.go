@@ -48,18 +48,14 @@ func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
 	l := newLab(t)
 	addr := rdstest.NewAddr()
 	ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, l.Port).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	n := l.node(Config{})
 	at := netip.AddrPortFrom(addr, 4000)
 	_, err = n.Bind(at)
 	rdstest.WantErr(t, "bind", err, ErrAddressInUse, syscall.EADDRINUSE)
 	_ = ln.Close()
 	s, err := n.Bind(at) // and nothing of the failure remains
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	rdstest.MustSend(t, s, at, []byte("self"))
 	rdstest.Expect(t, s, "self")
 }
@@ -70,9 +66,7 @@ func TestAddressesAreListenedOnAtStart(t *testing.T) {
 	addr := rdstest.NewAddr()
 	l.node(Config{Addresses: []netip.Addr{addr}})
 	c, err := net.Dial("tcp4", netip.AddrPortFrom(addr, l.Port).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	_ = c.Close()
 
 	_, err = NewNode(Config{Port: l.Port, Addresses: []netip.Addr{rdstest.NewAddr(), addr}})

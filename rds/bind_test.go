@@ -44,9 +44,7 @@ func TestBindRunsOutOfPorts(t *testing.T) {
 	if port.Port() != 777 {
 		t.Errorf("bound %v, port 777 was free", port)
 	}
-	if err := last.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, last.Close())
 	if got := l.bind(n, netip.AddrPortFrom(addr, 0)).LocalAddrPort(); got != port {
 		t.Errorf("bound %v, the free one is %v", got, port)
 	}
@@ -58,9 +56,7 @@ func TestPortIsFreeAfterClose(t *testing.T) {
 	n := l.node(Config{})
 	s := l.bind(n)
 	at := s.LocalAddrPort()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.Close())
 	l.bind(n, at)
 }
 

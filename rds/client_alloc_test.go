@@ -21,9 +21,7 @@ func TestApplicationsAllocateNothing(t *testing.T) {
 		ctx := context.Background()
 		to, back := b.LocalAddrPort(), a.LocalAddrPort()
 		check := func(err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 		}
 		for _, size := range []int{0, 64, 1 << 10, 8 << 10, 16 << 10, 16<<10 + 1, 64 << 10, 256 << 10} {
 			data := make([]byte, size)

@@ -34,9 +34,7 @@ func TestApplicationsExchange(t *testing.T) {
 	for round := range 20 {
 		for i, n := range sizes {
 			m, err := b.Recv(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			if len(m.Data) != n || m.From != a.LocalAddrPort() || n > 0 && (m.Data[0] != byte(round+i) || m.Data[n-1] != byte(round+i)) {
 				t.Fatalf("round %d message %d: %v, want %d bytes", round, i, &m, n)
 			}
@@ -67,9 +65,7 @@ func BenchmarkApplications(b *testing.B) {
 			}()
 			for range b.N {
 				m, err := y.Recv(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
+				rdstest.Must(b, err)
 				m.Release()
 			}
 		})

@@ -17,15 +17,11 @@ func TestNodeThatClosesHasAcknowledged(t *testing.T) {
 		from := l.bind(l.node(Config{Wire: wire}))
 		for i := range uint64(50) {
 			n, err := NewNode(Config{Port: l.Port, Wire: wire})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			to := l.bind(n)
 			rdstest.Operate(t, from, to, i, Outgoing{Data: []byte("last")})
 			rdstest.Expect(t, to, "last")
-			if err := n.Close(); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, n.Close())
 			rdstest.WantStatus(t, from, i, StatusSuccess)
 		}
 	})

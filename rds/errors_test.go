@@ -24,9 +24,7 @@ func TestSendRefusals(t *testing.T) {
 		six := l.bind(n, netip.MustParseAddrPort("[fd00::1]:4000"))
 		other := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
 		small := l.bind(n)
-		if err := small.SetWriteBuffer(1000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, small.SetWriteBuffer(1000))
 		big := make([]byte, MaxMessage+1)
 		for _, c := range []struct {
 			name string
@@ -59,9 +57,7 @@ func TestSendRefusals(t *testing.T) {
 			}
 		}
 		// A refusal costs no room: exactly the buffer's size still fits.
-		if err := small.TrySend(other, big[:1000]); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, small.TrySend(other, big[:1000]))
 		if err := s.TrySend(netip.AddrPortFrom(s.LocalAddrPort().Addr(), 9), big[:MaxMessage]); err != nil {
 			t.Errorf("1 MiB: %v", err)
 		}
@@ -98,9 +94,7 @@ func TestCallsAfterClose(t *testing.T) {
 		l := newLoopLab(t)
 		s := l.bind(l.node(Config{}))
 		to := s.LocalAddrPort()
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.Close())
 		ctx := rdstest.Background(t)
 		for _, c := range []struct {
 			name string
@@ -136,9 +130,7 @@ func TestCallsAfterNodeClose(t *testing.T) {
 		l := newLoopLab(t)
 		n := l.node(Config{})
 		s := l.bind(n)
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, n.Close())
 		_, err := s.Recv(rdstest.Background(t))
 		rdstest.WantErr(t, "Recv", err, net.ErrClosed)
 		rdstest.WantErr(t, "second Close", n.Close(), net.ErrClosed)

@@ -70,9 +70,7 @@ func streams(t *testing.T, l *lab, paths int) {
 	for _, d := range [][2]*Socket{{a, b}, {b, a}} {
 		wg.Go(func() {
 			size := func(i int) int { return sizes[i%len(sizes)] / (1 + i/100) }
-			if err := rdstest.Stream(ctx, d[0], d[1], 400, size); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, rdstest.Stream(ctx, d[0], d[1], 400, size))
 		})
 	}
 	wg.Wait()

@@ -67,9 +67,7 @@ func TestOpenChooses(t *testing.T) {
 	}
 	noDaemon("no daemon is there", "")
 	noDaemon("a daemon by name", ProviderDaemon)
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.WriteFile(empty, nil, 0o600))
 	noDaemon("a file that is no socket", "")
 	want("a node by name", ProviderNode, ProviderNode)
 	t.Setenv("RDS_SOCKET", "none")
@@ -87,18 +85,14 @@ func TestOpenChooses(t *testing.T) {
 // connection to something at the daemon's path that is no daemon.
 func TestOpenWaitsForTheDaemon(t *testing.T) {
 	dir, err := os.MkdirTemp("", "rds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer os.RemoveAll(dir)
 	t.Setenv(EnvProvider, "")
 	t.Setenv("RDS_SOCKET", "")
 	t.Setenv("RDS_RUNTIME_DIR", dir)
 	path := filepath.Join(dir, "rds.sock")
 	none, err := net.ListenUnix(ipc.Network, &net.UnixAddr{Name: path, Net: ipc.Network})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	opened := make(chan error, 1)
 	var p Provider
 	go func() {
@@ -108,21 +102,15 @@ func TestOpenWaitsForTheDaemon(t *testing.T) {
 	}()
 	for range 2 { // it was refused once, and tries again
 		c, err := none.AcceptUnix()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		_ = c.Close()
 	}
 	_ = none.Close() // and removes the file
 	l := newLoopLab(t)
 	n := l.node(Config{})
 	svc, err := NewService(n, ServiceConfig{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
+	rdstest.Must(t, <-opened)
 	defer p.Close()
 	defer svc.Close()
 	if _, ok := p.(*Client); !ok {

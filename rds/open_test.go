@@ -15,12 +15,8 @@ func TestOpen(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", ProviderNode} {
 		p, err := Open(name, Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		rdstest.Must(t, err)
+		rdstest.NoError(t, p.Close())
 	}
 	_, err := Open("udp", Config{})
 	rdstest.WantErr(t, "unknown provider", err, ErrInvalid, syscall.EINVAL)

@@ -33,13 +33,9 @@ func TestOperationsOfOneAddress(t *testing.T) {
 		b := l.bind(n, rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
 		for _, to := range []*Socket{b, a} {
 			mem, err := to.AllocMemory(3 << 17)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			c, err := to.GetMRForDest(a.LocalAddrPort(), mem.B, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			data, back := rdstest.Payload(7, 3<<17-8), make([]byte, 3<<17-8)
 			rdstest.Operate(t, a, to, 1, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{data[:9], data[9:]}, Write: true, Silent: true}})
 			rdstest.WantStatus(t, a, 1, StatusSuccess)
@@ -57,16 +53,12 @@ func TestOperationsOfOneAddress(t *testing.T) {
 			rdstest.Operate(t, a, to, 4, Outgoing{RDMA: rdstest.Write(c^1, 1), Data: []byte("bad")})
 			rdstest.WantStatus(t, a, 4, StatusRemoteError)
 			rdstest.WantNothing(t, to)
-			if err := to.FreeMR(c, MRInvalidate); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, to.FreeMR(c, MRInvalidate))
 			mem.Release()
 		}
 		other := l.bind(n) // of an address of its own, which the region is not for
 		c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 8), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		rdstest.Operate(t, other, b, 1, Outgoing{RDMA: rdstest.Write(c, 1)})
 		rdstest.WantStatus(t, other, 1, StatusRemoteError)
 	})
@@ -121,9 +113,7 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 						if binary.BigEndian.Uint64(m.Data) != r {
 							t.Errorf("message % x, not %d", m.Data, r)
 						}
-						if err := rdstest.Verify(region[r*1000:][:1000], r); err != nil {
-							t.Error(err)
-						}
+						rdstest.NoError(t, rdstest.Verify(region[r*1000:][:1000], r))
 						m.Release()
 					}
 					rdstest.WantStatus(t, from, r, want)
@@ -183,9 +173,7 @@ func TestOwnRegionsUnderFire(t *testing.T) {
 			} else {
 				err = s.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			clear(mem) // the race detector looks on
 			_ = s.Close()
 		}
@@ -234,9 +222,7 @@ func TestCloseAmongOwnOperations(t *testing.T) {
 			clear(local) // it is the application's again, and the race detector looks on
 			<-over
 			if !whole {
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
+				rdstest.NoError(t, b.Close())
 			}
 			clear(mem)
 		}

@@ -132,23 +132,15 @@ func TestPeacefulRestartLosesNothing(t *testing.T) {
 				rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
 				total++
 			}
-			if err := n.Close(); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, n.Close())
 			rdstest.MustSend(t, b, at, []byte("while you were out"))
 			n = l.node(Config{ReconnectMax: 20 * time.Millisecond})
 			a = l.bind(n, at)
 			rdstest.Expect(t, a, "while you were out")
-			if err := n.Close(); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, n.Close())
 		}
 		for i := range total {
-			m := rdstest.MustRecv(t, b)
-			if err := rdstest.Verify(m.Data, i); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
+			rdstest.ExpectNumber(t, b, i)
 		}
 	})
 }

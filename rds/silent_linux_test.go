@@ -81,9 +81,7 @@ func (r *routed) drop() {
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, ebpf.ErrPermission) {
 		r.Skipf("needs a kernel that drops packets for it: %v", err)
 	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	rdstest.Must(r, err)
 	r.Cleanup(func() { _ = f.Close() })
 	if r.hole, err = f.Blackhole(ebpf.FaultMatch{}, ebpf.MaxFaultTime); err != nil {
 		r.Fatal(err)
@@ -200,9 +198,7 @@ func here(t *testing.T, test string, k talk) (a, b *talker) {
 
 func (p *talker) signal(s syscall.Signal) {
 	p.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.Fatal(err)
-	}
+	rdstest.Must(p, p.cmd.Process.Signal(s))
 }
 
 // A node that is stopped by SIGSTOP, under traffic. On XRC its peer notices within the

@@ -66,24 +66,18 @@ func startTalker(t testing.TB, test, namespace string, k talk) *talker {
 		k.silence.String(), k.every.String(), strconv.Itoa(k.size), strconv.Itoa(k.most))
 	if namespace != "" {
 		ip, err := exec.LookPath("ip")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		p.cmd.Args = append([]string{"ip", "netns", "exec", namespace}, p.cmd.Args...)
 		p.cmd.Path = ip
 	}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, p.cmd.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

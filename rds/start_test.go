@@ -63,9 +63,7 @@ func TestNobodyWritesBeforeALinkIsStarted(t *testing.T) {
 		defer cancel()
 		send := func(b byte) {
 			t.Helper()
-			if err := from.Send(ctx, to.LocalAddrPort(), []byte{b}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, from.Send(ctx, to.LocalAddrPort(), []byte{b}))
 		}
 		send(0)
 		select {

@@ -35,9 +35,7 @@ func TestBothSidesConnectAtOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for _, d := range [][2]*Socket{{a, b}, {b, a}} {
 				wg.Go(func() {
-					if err := rdstest.Stream(ctx, d[0], d[1], 20, rdstest.Fixed(500)); err != nil {
-						t.Error(err)
-					}
+					rdstest.NoError(t, rdstest.Stream(ctx, d[0], d[1], 20, rdstest.Fixed(500)))
 				})
 			}
 			wg.Wait()

@@ -42,19 +42,14 @@ func TestCountersThroughDaemon(t *testing.T) {
 	rdstest.Eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 3 })
 	x := sessionOf(t, svc)
 	counts("recv_delivered", x.RecvMessages, 0)
-	for range 3 {
-		m := rdstest.MustRecv(t, s)
-		m.Release()
-	}
+	rdstest.Drop(t, s, 3)
 	x = sessionOf(t, svc)
 	counts("recv_delivered", x.RecvMessages, 3)
 	if x.RecvBytes != 30 {
 		t.Errorf("%d bytes received, want 30", x.RecvBytes)
 	}
 
-	if err := far.SetReadBuffer(1000); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, far.SetReadBuffer(1000))
 	var err error
 	rdstest.Eventually(t, "congestion", func() bool {
 		err = s.TrySend(far.LocalAddrPort(), make([]byte, 500))
@@ -78,9 +73,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	rdstest.Eventually(t, "the end of the wait", func() bool { return waitOf(t, n, CauseCongested).Senders == 0 })
 
 	const buffer = 100_000 // more than what the congested port holds back
-	if err := s.SetWriteBuffer(buffer); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.SetWriteBuffer(buffer))
 	to := rdstest.Nowhere()
 	rdstest.MustSend(t, s, to, make([]byte, buffer))
 	before := sessionOf(t, svc).QueueFull
@@ -105,9 +98,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 func waitOf(t *testing.T, n *Node, cause string) WaitInfo {
 	t.Helper()
 	report, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	for _, w := range report.Waits {
 		if w.Cause == cause {
 			return w

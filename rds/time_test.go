@@ -59,9 +59,7 @@ func TestWriteDeadline(t *testing.T) {
 		if k != 0 {
 			t.Errorf("%d sent", k)
 		}
-		if err := s.CancelSentTo(to); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(to))
 		if err := s.Send(context.Background(), to, []byte("x")); err != nil { // it blocks on nothing
 			t.Errorf("with room: %v", err)
 		}
@@ -103,9 +101,7 @@ func TestCloseLingersBounded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLoopLab(t)
 			n, err := NewNode(Config{Transport: l.Net.Transport(), Linger: c.config})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			s := l.bind(n)
 			if c.option != 0 {
 				s.SetLinger(c.option)
@@ -143,9 +139,7 @@ func TestCloseWaitsForAcknowledgement(t *testing.T) {
 			rdstest.Expect(t, d, "late")
 		})
 		start := time.Now()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-done)
 		if d := time.Since(start); d < time.Minute || d > time.Minute+2*time.Second {
 			t.Errorf("after %v", d)
 		}
@@ -157,9 +151,7 @@ func TestNodeCloseReportsAndJoins(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)
 		n, err := NewNode(Config{Transport: l.Net.Transport(), Linger: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		a, b := l.bind(n), l.bind(n)
 		rdstest.MustSend(t, a, rdstest.Nowhere(), make([]byte, 5))
 		rdstest.MustSend(t, b, rdstest.Nowhere(), make([]byte, 6))

@@ -22,13 +22,9 @@ func TestBindContextWaitsForTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
 		c, err := New(config.Client{Path: path, Reconnect: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		defer c.Close()
-		if err := svc.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, svc.Close())
 		at := netip.AddrPortFrom(rdstest.NewAddr(), 100)
 		rdstest.Eventually(t, "the loss", func() bool { _, err := c.current(); return err != nil })
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -51,8 +47,6 @@ func TestBindContextWaitsForTheDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer svc.Close()
-		if err := <-bound; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-bound)
 	})
 }

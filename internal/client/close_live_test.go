@@ -24,8 +24,6 @@ func TestClosedWhileBoundAgain(t *testing.T) {
 	rdstest.Eventually(t, "the close", func() bool { return half.Closed.Load() })
 	runtime.Gosched()
 	release()
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, <-closed)
 	rdstest.Eventually(t, "the port to be free", func() bool { return len(d.node.Sockets()) == 0 })
 }

@@ -24,9 +24,7 @@ func filled(t testing.TB, s *socket.Socket, size int) (n int) {
 		if errors.Is(err, datagram.ErrWouldBlock) {
 			return n
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		n++
 	}
 }
@@ -52,18 +50,14 @@ func TestLingeringSocketLeavesItsCell(t *testing.T) {
 			next, err = c.Bind(first.LocalAddrPort())
 			return err == nil
 		})
-		if err := next.SetWriteBuffer(10_000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, next.SetWriteBuffer(10_000))
 		filled(t, next, 1000)
 		var d *datagram.DroppedError
 		if err := <-done; !errors.As(err, &d) || d.Messages != 50 {
 			t.Errorf("Close: %v", err)
 		}
 		rdstest.WantErr(t, "TrySend to a full buffer", next.TrySend(rdstest.Nowhere(), nil), datagram.ErrWouldBlock)
-		if err := next.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, next.CancelSentTo(rdstest.AddrOf(noAddr, 0)))
 		h := clientHalfOf(next).half.Load()
 		if h.hasRoom(); h.account.Bytes() != 0 || h.account.Messages() != 0 {
 			t.Errorf("%d messages, %d bytes in an empty buffer", h.account.Messages(), h.account.Bytes())
@@ -99,13 +93,9 @@ func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
 		}
 		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		for i := range count {
-			if err := s.SendMessage(context.Background(), &datagram.Outgoing{To: to, Data: make([]byte, size), Notify: true, Token: uint64(i)}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.SendMessage(context.Background(), &datagram.Outgoing{To: to, Data: make([]byte, size), Notify: true, Token: uint64(i)}))
 		}
-		if err := s.CancelSentTo(to); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(to))
 		for i := range count {
 			if m := rdstest.MustRecv(t, s); m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled || m.Token != uint64(i) {
 				t.Fatalf("%v, want the cancel of %d", &m, i)

@@ -25,9 +25,7 @@ func TestCongestionMapOnTheWire(t *testing.T) {
 	peer := l.Raw()
 	s := l.bindOne(config.Node{})
 	port := s.LocalAddrPort().Port()
-	if err := s.SetReadBuffer(10_000); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.SetReadBuffer(10_000))
 	r := peer.Dial(s.LocalAddrPort().Addr())
 	if m := r.NextMap(); *m != (wire.CongestionMap{}) {
 		t.Error("the first map is not empty")

@@ -27,9 +27,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		a2 := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
 		b2 := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
 		const buffer, size = 64 << 10, 4 << 10
-		if err := b.SetReadBuffer(buffer); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.SetReadBuffer(buffer))
 		n := rdstest.Flood(t, a, b, size)
 		if n < buffer/size {
 			t.Errorf("congested after %d messages", n)
@@ -69,9 +67,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		got := make(map[netip.AddrPort]int)
 		take := func() {
 			m := rdstest.MustRecv(t, b)
-			if err := rdstest.Verify(m.Data, uint64(got[m.From])); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, rdstest.Verify(m.Data, uint64(got[m.From])))
 			got[m.From]++
 			m.Release()
 		}
@@ -105,7 +101,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		far := &rdstest.Interceptor{Transport: l.Net.Transport(), Links: make(chan transport.Link, 100)}
 		b := l.bind(l.node(config.Node{Transport: far}))
-		rdstest.MustSet(t, b.SetReadBuffer(1000))
+		rdstest.Must(t, b.SetReadBuffer(1000))
 		rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
 		far.Accept(<-far.Links) // and no other
 		rdstest.Eventually(t, "congestion", func() bool {
@@ -115,8 +111,6 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 		go func() { sent <- a.Send(rdstest.Background(t), b.LocalAddrPort(), nil) }()
 		rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).half.Load().att.maps.N.Load() == 1 })
 		rdstest.CutLinks(near)
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-sent)
 	})
 }

@@ -41,9 +41,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	}
 	l := newLab(t)
 	dir, err := os.MkdirTemp("", "rds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 	here := rdstest.NewAddr()
@@ -99,9 +97,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	standStill(t, d)
 	beginAll(t, results, stopped, asking(1+len(stopped)))
 	killed := time.Now()
-	if err := d.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, d.Process.Kill())
 	allLost(t, ctx, results, len(calls)+len(stopped), killed)
 	if err := first.TrySend(peer.LocalAddrPort(), nil); !errors.Is(err, datagram.ErrDaemonLost) {
 		t.Errorf("a later call: %v", err)
@@ -139,9 +135,7 @@ func startDaemon(t *testing.T, args ...string) *exec.Cmd {
 	if err == nil {
 		err = d.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatalf("the daemon does not start: %v", err)
 	}
@@ -168,9 +162,7 @@ func beginAll(t *testing.T, results chan result, calls map[string]func() error, 
 // standStill stops a daemon.
 func standStill(t *testing.T, d *exec.Cmd) {
 	t.Helper()
-	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, d.Process.Signal(syscall.SIGSTOP))
 	rdstest.Eventually(t, "the daemon to stand still", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
 		return bytes.Contains(b, []byte(") T "))

@@ -31,9 +31,7 @@ func TestExpiresInAFlow(t *testing.T) {
 			case 3:
 				o.Expires = rdstest.After(time.Hour)
 			}
-			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 		}
 		rdstest.Eventually(t, "messages to be in a flow", func() bool {
 			parked := 0

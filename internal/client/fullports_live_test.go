@@ -41,7 +41,7 @@ func fillPorts(t *testing.T, l *lab, s *socket.Socket, ports, size int) (free *s
 		}
 	}
 	free = l.bind(n, rdstest.AddrOf(first.LocalAddrPort().Addr(), 4999))
-	rdstest.MustSet(t, free.SetReadBuffer(4<<20))
+	rdstest.Must(t, free.SetReadBuffer(4<<20))
 	return free
 }
 

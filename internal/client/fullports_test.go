@@ -36,7 +36,7 @@ func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
 		err := <-sent
 		p.Core.Hold([]uint16{port}, true)
 		p.Commit()
-		rdstest.MustSet(t, err)
+		rdstest.Must(t, err)
 		h := clientHalfOf(s).half.Load()
 		rdstest.Eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
 

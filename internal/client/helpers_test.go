@@ -169,9 +169,7 @@ func (r *received) good(t *testing.T, n uint64) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	if err := rdstest.Verify(r.m.Data, n); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, rdstest.Verify(r.m.Data, n))
 	r.m.Release()
 }
 
@@ -232,9 +230,7 @@ func (r *restarted) stop() {
 func (r *restarted) start() {
 	r.Helper()
 	svc, err := daemon.New(r.node, config.Service{Path: r.path})
-	if err != nil {
-		r.Fatal(err)
-	}
+	rdstest.Must(r, err)
 	r.svc = svc
 }
 
@@ -242,9 +238,7 @@ func (r *restarted) start() {
 func (r *restarted) client(again bool) *Client {
 	r.Helper()
 	c, err := New(config.Client{Path: r.path, Reconnect: again, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
-	if err != nil {
-		r.Fatal(err)
-	}
+	rdstest.Must(r, err)
 	r.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -262,9 +256,7 @@ func stuffed(t *testing.T, s *socket.Socket, to netip.AddrPort, size int) (n int
 			rdstest.Eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(clientHalfOf(s).half.Load().att) })
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		n += size
 	}
 }

@@ -53,16 +53,12 @@ func TestMemoryThatChangesCostsNoConnection(t *testing.T) {
 		}
 		rdstest.MustSend(t, good, peer.LocalAddrPort(), rdstest.Payload(i, 1000))
 		m := rdstest.MustRecv(t, peer)
-		if err := rdstest.Verify(m.Data, i); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, rdstest.Verify(m.Data, i))
 		m.Release()
 	}
 	stop.Store(true)
 	<-done
 	for _, n := range []*node.Node{n, nodeOf(peer)} {
-		if got := rdstest.Counter(t, n, "conn_reset"); got != 0 {
-			t.Errorf("%d connections broke", got)
-		}
+		rdstest.WantCounter(t, n, "conn_reset", 0)
 	}
 }

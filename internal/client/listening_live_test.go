@@ -36,9 +36,7 @@ func TestListeningReceiverIsWoken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, b, svc := listenerLab(t)
 				got := listener(t, c, b, forever)
-				if err := tt.end(c, b, svc); err != nil {
-					t.Error(err)
-				}
+				rdstest.NoError(t, tt.end(c, b, svc))
 				rdstest.WantErr(t, "Recv", receivedWithin(t, got).err, tt.want)
 			})
 		})

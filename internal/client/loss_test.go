@@ -42,9 +42,7 @@ func TestLossIsToldInItsPlace(t *testing.T) {
 					n = 1
 				}
 				for i := range n {
-					if err := rdstest.Verify(ms[i].Data, next+uint64(i)); err != nil {
-						t.Fatal(err)
-					}
+					rdstest.Must(t, rdstest.Verify(ms[i].Data, next+uint64(i)))
 					ms[i].Release()
 				}
 				return n, err
@@ -58,9 +56,7 @@ func TestLossIsToldInItsPlace(t *testing.T) {
 					}
 					err = nil
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				next += n
 			}
 			_, err := take(0)

@@ -49,9 +49,7 @@ func TestSendWhileADaemonEnds(t *testing.T) {
 	rdstest.Eventually(t, "the next send to wait", func() bool { return clientHalfOf(s).writers.N.Load() == 1 })
 	tell()
 	d.restart()
-	if err := <-sent; err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, <-sent)
 	rdstest.Expect(t, far, "left")
 	rdstest.Expect(t, far, "second")
 }

@@ -42,9 +42,7 @@ func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
 		rdstest.Eventually(t, "two numbers to be free", func() bool { return c.TrySend(next(), []byte("x")) == nil })
 		rdstest.Eventually(t, "the other one", func() bool { return c.TrySend(next(), []byte("x")) == nil })
 		att, err := third.current()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		for at, i := range att.resolved {
 			if local, remote, ok := att.table.Peer(int(i)); !ok || local != at[0] || remote != at[1] || i >= ipc.MaxPeers || !att.table.Down(int(i)) {
 				t.Errorf("slot %d is of %v and %v, want %v", i, local, remote, at)

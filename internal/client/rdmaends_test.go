@@ -40,9 +40,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 
 		h := clientHalfOf(a).half.Load()
 		_, d, err := clientHalfOf(a).check(rdstest.Background(t), h.att, &datagram.Outgoing{To: b.LocalAddrPort()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		var late []*special
 		outs := []datagram.Outgoing{
 			{To: b.LocalAddrPort(), Notify: true, Token: 5, RDMA: o.RDMA},
@@ -50,9 +48,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 		}
 		for i := range outs {
 			x, err := clientHalfOf(a).special(rdstest.Background(t), h, d, b.LocalAddrPort(), &outs[i], true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			late = append(late, x)
 		}
 		n.Set(func() { n.Full, n.Plain = true, true })
@@ -62,9 +58,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 		o.To = b.LocalAddrPort()
 		rdstest.WantErr(t, "then", a.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported)
 		for i, x := range late {
-			if err := clientHalfOf(a).sendChecked(rdstest.Background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, clientHalfOf(a).sendChecked(rdstest.Background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true))
 			x.accepted(clientHalfOf(a), h, &outs[i])
 			rdstest.WantStatus(t, a, uint64(5+i), datagram.StatusOtherError)
 		}

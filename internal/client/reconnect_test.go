@@ -31,9 +31,7 @@ func newBlocked(t testing.TB, c *Client, congested *socket.Socket) *blocked {
 		*s = bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		(*s).SetLinger(0)
 	}
-	if err := b.full.SetWriteBuffer(10_000); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, b.full.SetWriteBuffer(10_000))
 	filled(t, b.full, 1000)
 	rdstest.Eventually(t, "congestion", func() bool {
 		return errors.Is(b.congested.TrySend(congested.LocalAddrPort(), make([]byte, 1000)), datagram.ErrCongested)
@@ -110,9 +108,7 @@ func TestReconnect(t *testing.T) {
 			}
 			d.start()
 			if round == 0 {
-				if err := <-wait; err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, <-wait)
 				rdstest.Expect(t, far, "waited")
 			} else {
 				_, err := b.recv.Recv(rdstest.Background(t)) // nobody waited: the next call tells
@@ -139,29 +135,21 @@ func (b *blocked) keepsSettings(t *testing.T, c *Client, far *socket.Socket) {
 		t.Errorf("buffers of %d and %d", send, receive)
 	}
 	info, err := c.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	for _, x := range info.Sockets {
 		if x.Bound == b.recv.LocalAddrPort() && (x.Connected != far.LocalAddrPort() || x.SendBuffer != 65_432 || x.ReceiveBuf != 123_456) {
 			t.Errorf("%+v", x)
 		}
 	}
-	if err := b.recv.TrySend(rdstest.Nowhere(), []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.recv.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, b.recv.TrySend(rdstest.Nowhere(), []byte("x")))
+	rdstest.Must(t, b.recv.CancelSentTo(rdstest.AddrOf(noAddr, 0)))
 	if m := rdstest.MustRecv(t, b.recv); m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled {
 		t.Errorf("%v: RECVERR is lost", &m)
 	}
 	// The send buffer is empty, and as large as before.
 	if err := b.full.TrySend(far.LocalAddrPort(), nil); errors.Is(err, datagram.ErrDaemonLost) {
 		err = b.full.TrySend(far.LocalAddrPort(), nil)
-		if err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, err)
 	}
 	if n := filled(t, b.full, 1000); n != 10 {
 		t.Errorf("%d messages of 1,000 bytes in 10,000", n)
@@ -209,14 +197,10 @@ func TestDaemonLost(t *testing.T) {
 		}
 		m := b.full.AllocMessage(1000) // still there, and of no use
 		m.Release()
-		if err := b.recv.Close(); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, b.recv.Close())
 		_, err := b.recv.Recv(ctx)
 		rdstest.WantErr(t, "Recv after Close", err, net.ErrClosed)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, c.Close())
 		rdstest.WantErr(t, "Send after the Client's Close", b.full.Send(ctx, far.LocalAddrPort(), nil), net.ErrClosed)
 	})
 }
@@ -238,9 +222,7 @@ func TestCloseWhileReconnecting(t *testing.T) {
 		rdstest.Eventually(t, "they wait", func() bool { return clientHalfOf(s).writers.N.Load() == 1 && clientHalfOf(s).Readers.N.Load() == 1 })
 		_ = s.SetWriteDeadline(time.Unix(1, 0))
 		rdstest.WantErr(t, "Send after its deadline", <-calls, os.ErrDeadlineExceeded)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, c.Close())
 		rdstest.WantErr(t, "Recv after Close", <-calls, net.ErrClosed)
 	})
 }
@@ -277,9 +259,7 @@ func TestReconnectToADaemonThatStops(t *testing.T) {
 		c, far := d.client(true), l.bindOne(config.Node{})
 		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		at, err := c.current()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		d.drain()
 		clientHalfOf(s).half.Store(nil) // as if at had just been found
 		clientHalfOf(s).rebind(at)

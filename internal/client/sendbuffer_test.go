@@ -45,16 +45,12 @@ func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
 		rdstest.WantErr(t, "third message", s.TrySend(to, data), datagram.ErrWouldBlock, syscall.EAGAIN)
 		rdstest.WantErr(t, "a byte", s.TrySend(to, data[:1]), datagram.ErrWouldBlock, syscall.EAGAIN)
 		rdstest.WantErr(t, "an empty message", s.TrySend(to, nil), datagram.ErrWouldBlock, syscall.EAGAIN)
-		if n := rdstest.Counter(t, nodeOf(s), "send_queue_full"); n != 3 {
-			t.Errorf("send_queue_full %d", n)
-		}
+		rdstest.WantCounter(t, nodeOf(s), "send_queue_full", 3)
 		info, _ := nodeOf(s).Info()
 		if got := info.Sockets[0].SendQueued; got != 120000 {
 			t.Errorf("%d bytes queued", got)
 		}
-		if err := s.SetWriteBuffer(2 * 120001); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SetWriteBuffer(2*120001))
 		if s.Poll()&datagram.PollOut == 0 || s.TrySend(to, data) != nil {
 			t.Error("a larger buffer has no room")
 		}
@@ -66,9 +62,7 @@ func TestEmptyMessagesAreFree(t *testing.T) {
 	s := newLoopLab(t).bindOne(config.Node{SendBuffer: 100})
 	to := rdstest.Nowhere()
 	for range 1000 {
-		if err := s.TrySend(to, nil); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.TrySend(to, nil))
 	}
 	if s.Poll()&datagram.PollOut == 0 {
 		t.Error("no POLLOUT")
@@ -98,9 +92,7 @@ func TestPeerBudgetBoundsEmptyMessages(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		rdstest.WantErr(t, "blocking send", s.Send(ctx, to, nil), context.DeadlineExceeded)
-		if err := s.CancelSentTo(to); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(to))
 		if err := s.TrySend(to, nil); err != nil {
 			t.Errorf("after the cancel: %v", err)
 		}
@@ -118,14 +110,10 @@ func TestRoomReturns(t *testing.T) {
 			l.bind(l.node(config.Node{}), to)
 		}},
 		{"when canceled", func(t *testing.T, _ *lab, s *socket.Socket, to netip.AddrPort) {
-			if err := s.CancelSentTo(to); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, s.CancelSentTo(to))
 		}},
 		{"when the buffer grows", func(t *testing.T, _ *lab, s *socket.Socket, to netip.AddrPort) {
-			if err := s.SetWriteBuffer(5000); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, s.SetWriteBuffer(5000))
 		}},
 	} {
 		for _, blocked := range []bool{false, true} {
@@ -147,9 +135,7 @@ func TestRoomReturns(t *testing.T) {
 					}
 					c.how(t, l, s, to)
 					if blocked {
-						if err := <-sent; err != nil {
-							t.Error(err)
-						}
+						rdstest.NoError(t, <-sent)
 					}
 					rdstest.Eventually(t, "room", func() bool { return s.Poll()&datagram.PollOut != 0 || blocked })
 				})

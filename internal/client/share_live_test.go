@@ -105,9 +105,7 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 		n := l.node(config.Node{Addresses: []netip.Addr{host}})
 		dying := l.bind(n, netip.AddrPortFrom(host, 4000))
 		rdstest.Promptly(t, s, dying, nil)
-		if err := n.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, n.Close())
 		var own int
 		switch p := p.(type) {
 		case *node.Node: // all of it was sent while the host was up
@@ -144,9 +142,7 @@ func filledWhileUp(t *testing.T, s *socket.Socket, to netip.AddrPort) {
 			break
 		}
 		h.att.budget.account.Admit(cost(size))
-		if err := clientHalfOf(s).submit(h, d, to.Port(), &datagram.Outgoing{To: to, Data: make([]byte, size)}, nil); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, clientHalfOf(s).submit(h, d, to.Port(), &datagram.Outgoing{To: to, Data: make([]byte, size)}, nil))
 	}
 	rdstest.Eventually(t, "the daemon to have it", func() bool { return h.heldBytes() >= h.account.Limit() })
 }
@@ -184,9 +180,7 @@ func TestADeadHostComesBack(t *testing.T) {
 			}
 			m.Release()
 		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, <-sent)
 	})
 }
 
@@ -204,9 +198,7 @@ func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 		go func() { sent <- s.Send(rdstest.Background(t), netip.AddrPortFrom(silent.Addr, 1), []byte("x")) }()
 		rdstest.Eventually(t, "the sender to wait", func() bool { return waitsToSend(s) })
 		silent.Listen().Accept()
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-sent)
 	})
 }
 

@@ -38,12 +38,8 @@ func TestSetTransportThroughDaemon(t *testing.T) {
 		t.Helper()
 		rdstest.WantErr(t, "send", from.Send(rdstest.Background(t), to.LocalAddrPort(), nil), datagram.ErrNotSupported, syscall.EOPNOTSUPP)
 	}
-	if err := app.SetTransport(config.WireTCP); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.SetTransport(config.WireXRC); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, app.SetTransport(config.WireTCP))
+	rdstest.Must(t, other.SetTransport(config.WireXRC))
 	reaches(app, first, "tcp") // although both speak XRC
 	refused(other, first)
 	reaches(other, second, "xrc")
@@ -61,9 +57,7 @@ func TestSetTransportThroughDaemon(t *testing.T) {
 	reaches(node, fourth, "xrc")
 	reaches(other, fourth, "xrc")
 	refused(app, fourth)
-	if err := nodeOf(fourth).Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, nodeOf(fourth).Close())
 	fourth = l.bind(l.node(config.Node{Wire: config.WireTCP}), theirs)
 	reaches(node, fourth, "tcp")
 	refused(other, fourth)
@@ -78,18 +72,14 @@ func TestSetTransportThatTheDaemonLacks(t *testing.T) {
 	c := dialed(t, path)
 	s, far := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100)), l.bind(l.node(config.Node{}))
 	rdstest.WantErr(t, "XRC", s.SetTransport(config.WireXRC), datagram.ErrNoTransport, syscall.ENOPROTOOPT)
-	if err := s.SetTransport(config.WireTCP); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.SetTransport(config.WireTCP))
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("TCP"))
 	rdstest.Expect(t, far, "TCP")
 
 	c.att.welcome.Features = []string{ipc.FeatureRDMA}
 	rdstest.WantErr(t, "an older daemon", s.SetTransport(config.WireTCP), datagram.ErrNotSupported, syscall.EOPNOTSUPP)
 	rdstest.WantErr(t, "a daemon that has become older", s.Send(rdstest.Background(t), far.LocalAddrPort(), nil), datagram.ErrNotSupported)
-	if err := s.SetTransport(config.WireAuto); err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, s.SetTransport(config.WireAuto))
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("any"))
 	rdstest.Expect(t, far, "any")
 }
@@ -117,9 +107,7 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 	elsewhere := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 	at := func(s *socket.Socket) uint32 {
 		r, err := c.att.call(rdstest.Background(t), ipc.Request{Op: ipc.CallResolve, Local: s.LocalAddrPort().Addr(), Remote: far})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		return r.Peer
 	}
 	peer, not := at(s), at(elsewhere)
@@ -156,15 +144,11 @@ func TestServerOfAnAddressThatBecomesOwn(t *testing.T) {
 	_, _, path := served(t, l, config.Node{}, config.Service{})
 	c := dialed(t, path)
 	s, later := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100)), rdstest.AddrOf(rdstest.NewAddr(), 100)
-	if err := s.SetTransport(config.WireTCP); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.SetTransport(config.WireTCP))
 	rdstest.MustSend(t, s, later, []byte("early"))
 	own := bound(t, c, later)
 	rdstest.Expect(t, own, "early")
-	if err := s.SetTransport(config.WireXRC); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.SetTransport(config.WireXRC))
 	rdstest.MustSend(t, s, later, []byte("no wire"))
 	rdstest.Expect(t, own, "no wire")
 }

@@ -34,9 +34,7 @@ func nobody() config.Admission { return config.Admission{Allow: rdstest.Prefixes
 
 func admit(t testing.TB, n *node.Node, a config.Admission) {
 	t.Helper()
-	if err := n.SetAdmission(a); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, n.SetAdmission(a))
 }
 
 // admitting makes a socket of each provider, and returns its node too.
@@ -76,9 +74,7 @@ func TestSendToAPeerThatIsNotAllowed(t *testing.T) {
 			at := to.LocalAddrPort()
 			cookie := rdstest.MustGetMR(t, to, mem, datagram.MRReadWrite)
 			local, err := s.AllocMemory(8)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			for what, o := range map[string]datagram.Outgoing{
 				"a message": {Data: []byte("x")}, "a large one": {Data: make([]byte, 100_000)},
 				"an operation": {RDMA: &datagram.RDMA{Cookie: cookie, Local: [][]byte{local.B[:8]}, Write: true}},
@@ -169,9 +165,7 @@ func TestQueuedMessagesEndWhenThePeerIsNotAllowed(t *testing.T) {
 		gone := rdstest.Nowhere()
 		for i := range uint64(10) {
 			o := datagram.Outgoing{To: gone, Data: make([]byte, 10+i*20_000), Notify: true, Token: i}
-			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 		}
 		admit(t, n, nobody())
 		for i := range uint64(10) {
@@ -189,18 +183,14 @@ func TestBlockedSendersHearThatThePeerIsNotAllowed(t *testing.T) {
 	admitting(t, bubble, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
 		for name, prepare := range map[string]func(s *socket.Socket, to *socket.Socket) netip.AddrPort{
 			"room": func(s *socket.Socket, _ *socket.Socket) netip.AddrPort {
-				if err := s.SetWriteBuffer(100_000); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, s.SetWriteBuffer(100_000))
 				gone := rdstest.Nowhere()
 				for s.TrySend(gone, make([]byte, 10_000)) == nil {
 				}
 				return gone
 			},
 			"a congested port": func(s, to *socket.Socket) netip.AddrPort {
-				if err := to.SetReadBuffer(1000); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, to.SetReadBuffer(1000))
 				rdstest.Eventually(t, "congestion", func() bool { return errors.Is(s.TrySend(to.LocalAddrPort(), make([]byte, 500)), datagram.ErrCongested) })
 				return to.LocalAddrPort()
 			},
@@ -233,12 +223,12 @@ func TestSenderBehindOthersHearsThatThePeerIsNotAllowed(t *testing.T) {
 		to := l.bind(l.node(config.Node{Wire: config.WireTCP}))
 		rdstest.Ping(t, s, to.LocalAddrPort().Addr())
 		link := slow.Dial(s.LocalAddrPort().Addr())
-		rdstest.MustSet(t, link.Conn.(*net.TCPConn).SetReadBuffer(4096)) // The message below is never acknowledged.
+		rdstest.Must(t, link.Conn.(*net.TCPConn).SetReadBuffer(4096)) // The message below is never acknowledged.
 		link.Put(link.Probe(link.Hs))
 		rdstest.Eventually(t, "the link of the slow peer", func() bool {
 			return slices.ContainsFunc(connections(t, n), func(c info.Connection) bool { return c.Connected && c.Remote == slow.Addr })
 		})
-		rdstest.MustSet(t, s.SetWriteBuffer(config.MaxMessage))
+		rdstest.Must(t, s.SetWriteBuffer(config.MaxMessage))
 		rdstest.MustSend(t, s, rdstest.AddrOf(slow.Addr, 9), make([]byte, config.MaxMessage))
 		got := make(chan error, 1)
 		go func() { got <- s.Send(rdstest.Background(t), to.LocalAddrPort(), []byte("x")) }()
@@ -279,9 +269,7 @@ func TestChangesLoseAndDoubleNothing(t *testing.T) {
 		}
 		rdstest.ExpectNumber(t, b, i)
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, <-done)
 	rdstest.WantNothing(t, b)
 }
 

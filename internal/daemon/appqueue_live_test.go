@@ -66,9 +66,7 @@ func TestApplicationsHaveQueues(t *testing.T) {
 		rdstest.Eventually(t, what, func() bool {
 			before := rdstest.Counter(q, q.svc.node, "recv_misplaced")
 			for _, s := range socks {
-				if err := rdstest.Converse(ctx, from, s, 3); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, rdstest.Converse(ctx, from, s, 3))
 			}
 			return rdstest.Counter(q, q.svc.node, "recv_misplaced") == before
 		})
@@ -85,15 +83,11 @@ func TestApplicationsHaveQueues(t *testing.T) {
 		seen[s.Queue] = true
 	}
 	// An application ends, and its ports go to others.
-	if err := clients[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, clients[0].Close())
 	next := []*socket.Socket{bound(t, clients[1], rdstest.AddrOf(at.Addr(), 100)), bound(t, dialed(t, q.path), rdstest.AddrOf(at.Addr(), 103))}
 	settled("messages by the queues of the ports' next owners", append(next, socks[1], socks[2]))
 	// And to a socket of the host itself.
-	if err := socks[1].Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, socks[1].Close())
 	own := q.bind(q.svc.node, rdstest.AddrOf(at.Addr(), 101))
 	settled("messages by the first queue", []*socket.Socket{own})
 }
@@ -116,15 +110,13 @@ func TestStoppedApplicationIsNotReady(t *testing.T) {
 	other := bound(t, dialed(t, q.path), rdstest.AddrOf(at.Addr(), 101))
 	from := q.bind(q.node)
 	beside := q.bind(q.node, rdstest.AddrOf(from.LocalAddrPort().Addr(), 5000)) // on the same connection
-	rdstest.MustSet(t, from.SetWriteBuffer(1<<30))
+	rdstest.Must(t, from.SetWriteBuffer(1<<30))
 	if err := errors.Join(rdstest.Converse(ctx, from, stopped, 5), rdstest.Converse(ctx, beside, other, 5)); err != nil {
 		t.Fatal(err)
 	}
 	rdstest.Eventually(t, "the peer knows whose the port is", func() bool {
 		before := rdstest.Counter(q, q.svc.node, "recv_misplaced")
-		if err := rdstest.Converse(ctx, from, stopped, 1); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 1))
 		return rdstest.Counter(q, q.svc.node, "recv_misplaced") == before
 	})
 	accepted := uint32(0)
@@ -164,12 +156,8 @@ func TestStoppedApplicationIsNotReady(t *testing.T) {
 		m.Release()
 	}
 	rdstest.Eventually(t, "the application's queue is ready", func() bool { s := q.session(queue); return !s.NotReady && s.Backlog == 0 })
-	if n := rdstest.Counter(q, q.svc.node, "recv_drop_overrun"); n != 0 {
-		t.Errorf("%d messages were dropped", n)
-	}
-	if err := rdstest.Converse(ctx, from, stopped, 5); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.WantCounter(q, q.svc.node, "recv_drop_overrun", 0)
+	rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 5))
 }
 
 // What is held for an application that ends while it is not ready goes on, and nothing
@@ -185,10 +173,8 @@ func TestNotReadyEnds(t *testing.T) {
 			at := rdstest.AddrOf(rdstest.NewAddr(), 100)
 			stopped := bound(t, c, at)
 			from := q.bind(q.node)
-			rdstest.MustSet(t, from.SetWriteBuffer(1<<30))
-			if err := rdstest.Converse(ctx, from, stopped, 5); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, from.SetWriteBuffer(1<<30))
+			rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 5))
 			accepted := uint32(0)
 			for end := time.Now().Add(rdstest.Patience); ; {
 				data := binary.BigEndian.AppendUint32(make([]byte, 0, 8<<10), accepted)[:8<<10]
@@ -205,14 +191,10 @@ func TestNotReadyEnds(t *testing.T) {
 				}
 			}
 			if how == "the application ends" {
-				if err := c.Close(); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, c.Close())
 				rdstest.Eventually(t, "nothing waits", func() bool { i, _ := q.node.Info(); return len(i.SendQueue)+len(i.Retransmit) == 0 })
 				again := bound(t, dialed(t, q.path), at)
-				if err := rdstest.Converse(ctx, from, again, 50); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, rdstest.Converse(ctx, from, again, 50))
 				return
 			}
 			q.node.EachPeer(func(p *node.Peer) {
@@ -233,9 +215,7 @@ func TestNotReadyEnds(t *testing.T) {
 				}
 				m.Release()
 			}
-			if err := rdstest.Converse(ctx, from, stopped, 5); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 5))
 		})
 	}
 }

@@ -20,7 +20,7 @@ func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
 		l := newLoopLab(t)
 		svc, path := serving(t, l.node(config.Node{}), config.Service{})
 		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-		rdstest.MustSet(t, a.SetReadBuffer(10_000))
+		rdstest.Must(t, a.SetReadBuffer(10_000))
 		app := firstSocket(lastSession(svc))
 		from := l.bind(l.node(config.Node{}))
 		rdstest.MustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
@@ -33,10 +33,7 @@ func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
 			return errors.Is(err, datagram.ErrCongested)
 		})
 		app.Watch() // of who has cleared it, and was late
-		for range sent {
-			m := rdstest.MustRecv(t, a)
-			m.Release()
-		}
+		rdstest.Drop(t, a, sent)
 		rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.s.Congested.Load() })
 	})
 }

@@ -20,20 +20,14 @@ func TestSessionInProcess(t *testing.T) {
 		c := dialed(t, path)
 		a, b := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 4000)), l.bindOne(config.Node{})
 		began := time.Now()
-		if err := rdstest.Converse(t.Context(), a, b, 1000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, rdstest.Converse(t.Context(), a, b, 1000))
 		if d := time.Since(began); d > 0 {
 			t.Errorf("%v have passed", d)
 		}
 		a.SetLinger(time.Minute)
 		<-time.After(time.Hour)
-		if err := rdstest.Converse(t.Context(), a, b, 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, rdstest.Converse(t.Context(), a, b, 1))
+		rdstest.Must(t, c.Close())
 		synctest.Wait()
 		if n := len(svc.Sessions()); n != 0 {
 			t.Errorf("%d sessions", n)

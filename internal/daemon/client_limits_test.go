@@ -46,15 +46,11 @@ func TestSessionLimits(t *testing.T) {
 				a, b := dialed(t, path), dialed(t, path)
 				_, err := client.Dial(path)
 				rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
-				if err := a.Close(); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, a.Close())
 				c := dials(t, path)
 				_, err = client.Dial(path)
 				rdstest.WantErr(t, "after one has gone", err, datagram.ErrTooMany)
-				if err := svc.Reload(config.Service{}); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, svc.Reload(config.Service{}))
 				dialed(t, path)
 				for _, x := range []*client.Client{b, c} { // they still work
 					if _, err := x.Info(); err != nil {
@@ -78,9 +74,7 @@ func TestSocketLimit(t *testing.T) {
 		rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
 		bound(t, b, rdstest.AddrOf(at, 0)) // another application has its own
 		s.SetLinger(0)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.Close())
 		bound(t, a, rdstest.AddrOf(at, 0))
 	})
 }
@@ -115,9 +109,7 @@ func TestPortRules(t *testing.T) {
 				t.Errorf("port %d is reserved for others", port)
 			}
 		}
-		if err := svc.Reload(config.Service{}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, svc.Reload(config.Service{}))
 		bound(t, c, rdstest.AddrOf(at, 100))
 	})
 }
@@ -219,13 +211,9 @@ func TestClientInfo(t *testing.T) {
 			bound(t, c, rdstest.AddrOf(at, 0))
 		}
 		report, err := c.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		own, err := n.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		if report.Provider != info.ProviderDaemon || len(report.Sockets) != count || len(report.Counters) != len(own.Counters) || len(report.Sessions) != 1 {
 			t.Fatalf("%s: %d sockets, %d counters, %d sessions", report.Provider, len(report.Sockets), len(report.Counters), len(report.Sessions))
 		}

@@ -64,7 +64,7 @@ func TestReturnsThatFoundTheRingFull(t *testing.T) {
 		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		b := l.bind(l.node(config.Node{}))
 		const count, size = ringEntries / 4, socket.SlabInline + 1 // each in a block of its own; more than messages leave room for
-		rdstest.MustSet(t, a.SetReadBuffer(2*count*size))
+		rdstest.Must(t, a.SetReadBuffer(2*count*size))
 		var got []datagram.Message
 		for range count {
 			rdstest.MustSend(t, b, a.LocalAddrPort(), make([]byte, size))

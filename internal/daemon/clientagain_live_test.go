@@ -62,9 +62,7 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 	far := l.bindOne(config.Node{Wire: config.WireXRC})
 	send := func(token uint64) {
 		t.Helper()
-		if err := far.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: s.LocalAddrPort(), Data: []byte("x"), Notify: true, Token: token}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, far.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: s.LocalAddrPort(), Data: []byte("x"), Notify: true, Token: token}))
 	}
 	send(1)
 	rdstest.WantStatus(t, far, 1, datagram.StatusSuccess)
@@ -87,13 +85,9 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 	t.Parallel()
 	d, s, far := newAttached(t, newLab(t), true)
 	mem, err := s.AllocMemory(100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	c, err := s.GetMR(mem.B, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("up"))
 	rdstest.Expect(t, far, "up")
 	rdstest.Eventually(t, "the link to carry operations", func() bool {
@@ -133,9 +127,7 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 			losses++
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		if was, twice := got[m.Token]; twice {
 			t.Errorf("message %d has the fates %v and %v", m.Token, was, m.Status)
 		}

@@ -20,17 +20,14 @@ func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 		d, s, far := newAttached(t, newLoopLab(t), true)
 		stays := bound(t, d.client(false), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		rdstest.MustSend(t, s, far.LocalAddrPort(), rdstest.Payload(0, 10))
-		m := rdstest.MustRecv(t, far)
-		m.Release()
+		rdstest.Drop(t, far, 1)
 
 		sizes := []int{0, 10, conn.InlineMax, conn.InlineMax + 1, 300_000, 10}
 		for range 3 { // daemons
 			d.leave()
 			for i, n := range sizes {
 				out := &datagram.Outgoing{To: far.LocalAddrPort(), Data: rdstest.Payload(uint64(i), n), Notify: true, Token: uint64(i)}
-				if err := s.SendMessage(rdstest.Background(t), out); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, s.SendMessage(rdstest.Background(t), out))
 			}
 			if rdstest.Holds(20*time.Millisecond, func() bool { return halfOf(far).Queue.Count.Load() > 0 }) {
 				t.Fatal("a daemon that has left takes submissions")
@@ -62,9 +59,7 @@ func TestKilledDaemonsSubmissions(t *testing.T) {
 			d, s, far := newAttached(t, newLoopLab(t), again)
 			send := func(token uint64, size int) {
 				o := datagram.Outgoing{To: far.LocalAddrPort(), Data: rdstest.Payload(token, size), Notify: true, Token: token}
-				if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 			}
 			x := d.svc.all()[0]
 			x.mu.Lock()

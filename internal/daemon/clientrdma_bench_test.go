@@ -65,9 +65,7 @@ func BenchmarkFetch(b *testing.B) {
 					b.Fatal(err)
 				}
 				n, err := asks.RecvBatch(ctx, ms)
-				if err != nil {
-					b.Fatal(err)
-				}
+				rdstest.Must(b, err)
 				free = slots[:0]
 				for i := range n {
 					free = append(free, int(binary.BigEndian.Uint32(ms[i].Data)))

@@ -111,9 +111,7 @@ func TestClientWithoutOperations(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*reachWait)
 		defer cancel()
 		rdstest.WantErr(t, "nobody", a.SendMessage(ctx, &away), context.DeadlineExceeded)
-		if err := a.SetWriteDeadline(time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetWriteDeadline(time.Unix(1, 0)))
 		rdstest.WantErr(t, "nobody, after the deadline", a.SendMessage(rdstest.Background(t), &away), os.ErrDeadlineExceeded)
 		_ = a.SetWriteDeadline(time.Time{})
 		peer := l.bind(n.node(l, config.Node{}))
@@ -286,9 +284,7 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 			}
 		})
 		n.Writable()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-done)
 		rdstest.WantStatus(t, a, 2, datagram.StatusCanceled)
 		rdstest.Eventually(t, "the memory", func() bool { return x.operations.Load() == 0 && x.queued.Load() == 0 })
 	})
@@ -309,9 +305,7 @@ func TestClientCloseWithMemoryThatIsStuck(t *testing.T) {
 		n.WaitHeld(t, 1)
 		seg := lastSession(svc).seg
 		rdstest.WantErr(t, "Close", a.Close(), datagram.ErrBusy)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, c.Close())
 		rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
 		n.Release()
 		rdstest.Eventually(t, "the pages to be given back", func() bool {

@@ -147,13 +147,9 @@ func TestProvidersRegions(t *testing.T) {
 		for i, flags := range []datagram.MRFlags{0, datagram.MRInvalidate} {
 			c := rdstest.MustGetMR(t, b, mem, 0)
 			try(c, 1, "live", datagram.StatusSuccess)
-			if err := b.FreeMR(c, flags); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, b.FreeMR(c, flags))
 			if i == 0 {
-				if err := b.FreeMR(0, 0); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, b.FreeMR(0, 0))
 			}
 			mem[0] = 9
 			try(c, 2, "dead", datagram.StatusRemoteError)
@@ -171,9 +167,7 @@ func TestProvidersRegions(t *testing.T) {
 			try(rdstest.MustGetMRFor(t, b, a, mem, datagram.MRUseOnce), uint64(i), "again", datagram.StatusSuccess)
 		}
 		dest, err := b.GetMRForDest(netip.AddrPortFrom(rdstest.NewAddr(), 1), mem, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		try(dest, 5, "another host's", datagram.StatusRemoteError)
 		if dest, err = b.GetMRForDest(a.LocalAddrPort(), mem, 0); err != nil {
 			t.Fatal(err)
@@ -220,9 +214,7 @@ func TestProvidersDestAndMap(t *testing.T) {
 		if string(mem[30:36]) != "answer" {
 			t.Errorf("%q", mem[30:36])
 		}
-		if err := a.FreeMR(c, 0); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.FreeMR(c, 0))
 		rdstest.WantErr(t, "a cookie that has ended", a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), HasDest: true, Dest: c}), datagram.ErrInvalid)
 	})
 }
@@ -236,9 +228,7 @@ func TestProvidersSilence(t *testing.T) {
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		write := &datagram.RDMA{Cookie: c, Local: [][]byte{local[:7]}, Write: true, Silent: true}
 		add := &datagram.Atomic{Cookie: c, Offset: 16, Add: 1, Silent: true}
-		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), RDMA: write, Atomic: add}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), RDMA: write, Atomic: add}))
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: write, Atomic: add})
 		rdstest.WantStatus(t, a, 2, datagram.StatusSuccess)
 		rdstest.Operate(t, a, b, 3, datagram.Outgoing{RDMA: write, Atomic: add, Data: []byte("loud")})
@@ -257,14 +247,10 @@ func TestProvidersRecvErr(t *testing.T) {
 	t.Parallel()
 	eachProvider(t, func(t *testing.T, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, lent(t, b, 8), 0)
-		if err := a.SetRecvErr(true); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetRecvErr(true))
 		for _, cookie := range []datagram.Cookie{c, c + 1} {
 			o := datagram.Outgoing{To: b.LocalAddrPort(), Token: 5, RDMA: &datagram.RDMA{Cookie: cookie, Local: [][]byte{lent(t, a, 1)}, Write: true}}
-			if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, a.SendMessage(rdstest.Background(t), &o))
 		}
 		rdstest.WantStatus(t, a, 0, datagram.StatusRemoteError)
 		rdstest.Expect(t, b, "")
@@ -323,9 +309,7 @@ func TestProvidersErrors(t *testing.T) {
 		if _, err := a.AllocMemory(0); !errors.Is(err, datagram.ErrInvalid) {
 			t.Error(err)
 		}
-		if err := a.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.Close())
 		_, err := a.GetMR(one, 0)
 		if !rdstest.Closed(err) || !rdstest.Closed(a.FreeMR(c, 0)) {
 			t.Errorf("GetMR of a closed socket: %v", err)

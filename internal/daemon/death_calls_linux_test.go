@@ -23,9 +23,7 @@ func TestPagesOfWhoDiesAmongCalls(t *testing.T) {
 		e.bind(rdstest.AddrOf(here, 0))
 		x := lastSession(svc)
 		for id := range uint64(200) {
-			if err := e.conn.Send(&ipc.Request{ID: 1<<32 + id, Op: ipc.CallResolve, Local: here, Remote: here}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, e.conn.Send(&ipc.Request{ID: 1<<32 + id, Op: ipc.CallResolve, Local: here, Remote: here}))
 		}
 		e.leave()
 		select {

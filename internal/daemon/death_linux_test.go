@@ -25,9 +25,7 @@ func TestSessionThatEndsBetweenTwoStepsOfAClose(t *testing.T) {
 		}
 		x := lastSession(svc)
 		a, err := x.take(firstSocket(x).id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		x.end(errViolation)
 		if n := live(); n != 1 {
 			t.Errorf("%d sessions while the socket has not ended", n)

@@ -110,12 +110,8 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 			}
 		}
 		rdstest.Expect(t, stays, "written")
-		if err := rdstest.Verify(region, uint64(round)); err != nil {
-			t.Error(err)
-		}
-		if got := rdstest.Counter(t, nodeOf(peer), "conn_reset"); got != before {
-			t.Errorf("%d connections reset", got-before)
-		}
+		rdstest.NoError(t, rdstest.Verify(region, uint64(round)))
+		rdstest.WantCounter(t, nodeOf(peer), "conn_reset", before)
 	}
 	if err := errors.Join(stays.FreeMR(kept, datagram.MRInvalidate), peer.FreeMR(blocks, datagram.MRInvalidate)); err != nil {
 		t.Error(err)
@@ -157,9 +153,7 @@ func expose(t testing.TB, args ...string) *exposed {
 	if err == nil {
 		err = e.cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { _ = e.cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if _, scan := fmt.Sscan(line, &e.cookie); err != nil || scan != nil {

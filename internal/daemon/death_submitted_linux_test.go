@@ -32,16 +32,12 @@ func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
 	d := process("TestSubmittedBeforeAKillIsDelivered", "submitter", path, rdstest.AddrOf(rdstest.NewAddr(), 0).String(), receiver.LocalAddrPort().String())
 	d.Stderr = os.Stderr
 	in, err := d.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	out, err := d.StdoutPipe()
 	if err == nil {
 		err = d.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	said := bufio.NewScanner(out)
 	hears := func(want string) {
 		t.Helper()
@@ -59,9 +55,7 @@ func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
 	}
 	_ = d.Wait()
 	time.AfterFunc(20*time.Millisecond, x.mu.Unlock) // as a rule the session's end waits for it by then, and is judged, not its goroutine
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	for i := range uint64(messages) {
 		m := rdstest.MustRecv(t, receiver)
 		if len(m.Data) != 8 || binary.BigEndian.Uint64(m.Data) != i {

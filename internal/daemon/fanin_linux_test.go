@@ -83,17 +83,13 @@ func startTaker(t testing.TB, role string, args ...any) *taker {
 	k := &taker{TB: t, cmd: process("TestFanIn", role, strings.Fields(fmt.Sprintln(args...))...)}
 	k.cmd.Stderr = os.Stderr
 	in, err := k.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	out, err := k.cmd.StdoutPipe()
 	if err == nil {
 		k.in, k.out = in, bufio.NewReader(out)
 		err = k.cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { _ = k.cmd.Process.Kill(); _ = k.cmd.Wait() })
 	if line, err := k.out.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("%s does not start: %q, %v", role, line, err)
@@ -103,9 +99,7 @@ func startTaker(t testing.TB, role string, args ...any) *taker {
 
 func (k *taker) signal(s syscall.Signal) {
 	k.Helper()
-	if err := k.cmd.Process.Signal(s); err != nil {
-		k.Fatal(err)
-	}
+	rdstest.Must(k, k.cmd.Process.Signal(s))
 }
 
 func (k *taker) say(what string) {
@@ -127,9 +121,7 @@ func (k *taker) count() (c fanInCount) {
 // resident is the memory of a process, in bytes.
 func (k *taker) resident() int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", k.cmd.Process.Pid))
-	if err != nil {
-		k.Fatal(err)
-	}
+	rdstest.Must(k, err)
 	pages, _ := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
 	return pages * int64(os.Getpagesize())
 }
@@ -137,9 +129,7 @@ func (k *taker) resident() int64 {
 // kernelQueues is what the receive queues of TCP hold on this machine for a port.
 func kernelQueues(t testing.TB, port uint16) (total int64) {
 	b, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	connections := 0
 	for _, line := range strings.Split(string(b), "\n") {
 		f := strings.Fields(line)
@@ -330,9 +320,7 @@ func (r *fanInRun) dies(l *lab) {
 	r.full.signal(syscall.SIGKILL)
 	was := r.front.count().other
 	for range 10 {
-		if err := o.Send(ctx, rdstest.AddrOf(r.to, fanInOther), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))); err != nil {
-			r.Fatal(err)
-		}
+		rdstest.Must(r, o.Send(ctx, rdstest.AddrOf(r.to, fanInOther), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))))
 	}
 	rdstest.Eventually(r, "the other socket", func() bool { return r.front.count().other == was+10 })
 	rdstest.Eventually(r, "the end of the congestion", func() bool { return !congestedAt(nodeOf(s), fanInFull) })

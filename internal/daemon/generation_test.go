@@ -42,9 +42,7 @@ func TestWhatCameBeforeItsGenerationIsRemembered(t *testing.T) {
 			}
 			for { // until the answer to the statement
 				h, _, err := r.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				if h.Sport == wire.PortHost && h.Dport == wire.PortProbe {
 					break
 				}

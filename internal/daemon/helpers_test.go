@@ -55,9 +55,7 @@ func (r *restarted) stop() {
 func (r *restarted) start() {
 	r.Helper()
 	svc, err := New(r.node, config.Service{Path: r.path})
-	if err != nil {
-		r.Fatal(err)
-	}
+	rdstest.Must(r, err)
 	r.svc = svc
 }
 
@@ -65,9 +63,7 @@ func (r *restarted) start() {
 func (r *restarted) client(again bool) *client.Client {
 	r.Helper()
 	c, err := client.New(config.Client{Path: r.path, Reconnect: again, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
-	if err != nil {
-		r.Fatal(err)
-	}
+	rdstest.Must(r, err)
 	r.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -104,9 +100,7 @@ func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
 func connections(t testing.TB, n *node.Node) []info.Connection {
 	t.Helper()
 	info, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return info.Connections
 }
 

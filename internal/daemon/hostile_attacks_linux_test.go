@@ -213,9 +213,7 @@ var attacks = []attack{
 		}
 		close(stop)
 		<-done
-		if got := rdstest.Counter(s, s.node, "conn_reset"); got != resets {
-			s.Errorf("%d connections broke", got-resets)
-		}
+		rdstest.WantCounter(s, s.node, "conn_reset", resets)
 	}},
 
 	// Too much of everything.
@@ -277,9 +275,7 @@ var attacks = []attack{
 		for range siegeSockets {
 			id, _ := e.bind(rdstest.AddrOf(s.here, 0))
 			e.submit(ipc.MakeEntry(ipc.OpSend, 0, 9, id, e.resolve(s.here, nobody), 8, 0, 0, 0))
-			if err := e.conn.Send(&ipc.Request{Op: ipc.CallClose, Socket: id, Linger: math.MaxInt64}); err != nil {
-				s.Fatal(err)
-			}
+			rdstest.Must(s, e.conn.Send(&ipc.Request{Op: ipc.CallClose, Socket: id, Linger: math.MaxInt64}))
 		}
 		if r := e.ask(ipc.Request{Op: ipc.CallBind, Addr: rdstest.AddrOf(s.here, 0)}); r.Error == "" {
 			s.Error("sockets that linger do not count")
@@ -324,9 +320,7 @@ var attacks = []attack{
 	}},
 	{"descriptors in excess", false, func(s *siege, e *evil) {
 		f, err := os.Open(os.DevNull)
-		if err != nil {
-			s.Fatal(err)
-		}
+		rdstest.Must(s, err)
 		defer f.Close()
 		before := fds(s)
 		var many [100]*os.File
@@ -334,9 +328,7 @@ var attacks = []attack{
 			many[i] = f
 		}
 		for range 50 {
-			if err := e.conn.Send(&ipc.Request{ID: 99, Op: ipc.CallConnect}, many[:]...); err != nil {
-				s.Fatal(err)
-			}
+			rdstest.Must(s, e.conn.Send(&ipc.Request{ID: 99, Op: ipc.CallConnect}, many[:]...))
 			_ = unix.Sendmsg(int(e.bell.Fd()), []byte{1}, unix.UnixRights(int(f.Fd()), int(f.Fd())), nil, unix.MSG_DONTWAIT)
 		}
 		e.ask(ipc.Request{Op: ipc.CallResolve, Local: s.here, Remote: s.away})

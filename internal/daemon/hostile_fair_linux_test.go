@@ -72,9 +72,7 @@ func (l *valveLink) Send(frames []transport.Frame) (transport.Taken, error) {
 // floodBudget sends until the daemon takes no more.
 func floodBudget(t *testing.T, x *session, s *socket.Socket, to netip.AddrPort) {
 	t.Helper()
-	if err := s.SetWriteBuffer(64 << 20); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.SetWriteBuffer(64<<20))
 	rdstest.Eventually(t, "the budget to be used up", func() bool {
 		for s.TrySend(to, make([]byte, 8<<10)) == nil {
 		}
@@ -139,9 +137,7 @@ func TestFloodOfAPeerThatIsAway(t *testing.T) {
 		x := budget(lastSession(svc), 6<<20)
 		c2 := dialed(t, path)
 		floodBudget(t, x, bound(t, c1, rdstest.AddrOf(here, 11)), rdstest.AddrOf(nobody, 9))
-		if err := rdstest.Stream(rdstest.Background(t), bound(t, c2, rdstest.AddrOf(here, 2)), to, 200, rdstest.Fixed(9000)); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, rdstest.Stream(rdstest.Background(t), bound(t, c2, rdstest.AddrOf(here, 2)), to, 200, rdstest.Fixed(9000)))
 		p := n.Known(here, nobody)
 		flows := func() int {
 			p.Lock()
@@ -168,9 +164,7 @@ func TestCellOfALingeringSocket(t *testing.T) {
 	here, nobody := rdstest.NewAddr(), rdstest.NewAddr()
 	old, _ := e.bind(rdstest.AddrOf(here, 5))
 	e.submit(ipc.MakeEntry(ipc.OpSend, 0, 9, old, e.resolve(here, nobody), 100, 0, 0, 0))
-	if err := e.conn.Send(&ipc.Request{ID: 1000, Op: ipc.CallClose, Socket: old, Linger: 20 * time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, e.conn.Send(&ipc.Request{ID: 1000, Op: ipc.CallClose, Socket: old, Linger: 20 * time.Millisecond}))
 	now, _ := e.bind(rdstest.AddrOf(here, 5)) // the port is free at once
 	if now == old || now&0xffff != old&0xffff {
 		t.Fatalf("socket %#x after %#x", now, old)
@@ -197,8 +191,7 @@ func TestDrainAfterDeath(t *testing.T) {
 	id, _ := e.bind(rdstest.AddrOf(here, 11))
 	x := ipc.MakeEntry(ipc.OpSend, 0, 9, id, e.resolve(here, to.LocalAddrPort().Addr()), 8, 0, 0, 0)
 	e.submit(x)
-	m := rdstest.MustRecv(t, to)
-	m.Release()
+	rdstest.Drop(t, to, 1)
 	v.close()
 	for range 100 {
 		e.submit(x)
@@ -211,11 +204,6 @@ func TestDrainAfterDeath(t *testing.T) {
 		t.Error("drained, though nothing was delivered")
 	}
 	v.open()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	for range 100 {
-		m := rdstest.MustRecv(t, to)
-		m.Release()
-	}
+	rdstest.NoError(t, <-done)
+	rdstest.Drop(t, to, 100)
 }

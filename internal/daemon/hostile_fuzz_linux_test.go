@@ -50,13 +50,9 @@ func FuzzSession(f *testing.F) {
 
 		// However it went, others are served.
 		c, err := client.Dial(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		a, b := bound(t, c, rdstest.AddrOf(here, 0)), bound(t, c, rdstest.AddrOf(here, 0))
-		if err := rdstest.Stream(rdstest.Background(t), a, b, 20, func(i int) int { return 8 + i*1000 }); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, rdstest.Stream(rdstest.Background(t), a, b, 20, func(i int) int { return 8 + i*1000 }))
 		_ = c.Close()
 		done := make(chan struct{})
 		go func() {

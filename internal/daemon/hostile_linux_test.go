@@ -62,9 +62,7 @@ const (
 func intrude(t testing.TB, path string, features ...string) *evil {
 	t.Helper()
 	e, err := shakeHands(path, features...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	e.TB = t
 	return e
 }
@@ -131,9 +129,7 @@ func (e *evil) ask(q ipc.Request) (r ipc.Reply) {
 	e.id++
 	q.ID = e.id
 	_ = e.sock.SetDeadline(time.Now().Add(rdstest.Patience)) // what came before may have taken its time
-	if err := e.conn.Send(&q); err != nil {
-		e.Fatal(err)
-	}
+	rdstest.Must(e, e.conn.Send(&q))
 	return e.reply(q.ID)
 }
 
@@ -315,9 +311,7 @@ func (s *siege) goes(n uint64) {
 func fds(t testing.TB) int {
 	t.Helper()
 	names, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return len(names)
 }
 
@@ -393,9 +387,7 @@ func TestHostileApplications(t *testing.T) { // not in parallel: it counts descr
 func knock(t testing.TB, path string) (*net.UnixConn, *ipc.Conn) {
 	t.Helper()
 	c, err := net.DialUnix(ipc.Network, nil, &net.UnixAddr{Name: path, Net: ipc.Network})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	_ = c.SetDeadline(time.Now().Add(rdstest.Patience))
 	return c, ipc.NewConn(c)
 }

@@ -65,9 +65,7 @@ var regionAttacks = []attack{
 		c := rdstest.MustGetMR(s, other, make([]byte, 8), 0)
 		e.submit(concealing(id, uint64(c)), concealing(gone, uint64(c)), concealing(id, 0), concealing(id, math.MaxUint64))
 		e.ask(ipc.Request{Op: ipc.CallOption, Socket: id, Option: ipc.OptionRecvErr}) // they are taken
-		if err := other.FreeMR(c, 0); err != nil {
-			s.Error(err)
-		}
+		rdstest.NoError(s, other.FreeMR(c, 0))
 	}},
 	{"the end of a region that waits for its memory", false, func(s *siege, e *evil) {
 		id, _ := e.bind(rdstest.AddrOf(s.here, 0))

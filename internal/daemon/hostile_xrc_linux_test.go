@@ -265,21 +265,13 @@ type neighbor struct {
 func verbsSession(t testing.TB, c *client.Client) (*xrc.Session, *xrc.PD, *xrc.CQ) {
 	t.Helper()
 	o, err := c.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	s, err := xrc.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	pd, err := s.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	cq, err := s.CreateCQ(256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return s, pd, cq
 }
 
@@ -294,9 +286,7 @@ func verbsPairOf(t testing.TB, near *client.Client, far *xrcHost) *neighbor {
 	n := &neighbor{service: 1 << 40}
 	s, pd, cq := verbsSession(t, dialed(t, far.path))
 	dom, err := s.OpenDomain(nil, os.O_CREATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if n.srq, err = s.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -321,9 +311,7 @@ func (n *neighbor) exchange(t testing.TB) {
 	poll := func(cq *xrc.CQ) (c [1]iwarp.Completion) {
 		t.Helper()
 		for cq.Poll(c[:]) == 0 {
-			if err := cq.Wait(rdstest.Background(t)); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, cq.Wait(rdstest.Background(t)))
 		}
 		if c[0].Status != iwarp.Success {
 			t.Fatalf("%+v", c[0])

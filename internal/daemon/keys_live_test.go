@@ -91,9 +91,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 	cookies := make([]datagram.Cookie, 1000)
 	for i := range cookies {
 		cookies[i] = rdstest.MustGetMR(t, b, make([]byte, mr.SmallSize), 0)
-		if err := b.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: a.LocalAddrPort(), HasDest: true, Dest: cookies[i]}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: a.LocalAddrPort(), HasDest: true, Dest: cookies[i]}))
 		m := rdstest.MustRecv(t, a)
 		if !m.HasDest || m.Dest != cookies[i] {
 			t.Fatalf("%v", &m)

@@ -18,9 +18,7 @@ import (
 func mappings(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return bytes.Count(list, []byte("/memfd:rds"))
 }
 
@@ -64,9 +62,7 @@ func TestEndedClientsAreUnmapped(t *testing.T) {
 		return nil
 	}
 	for i := range clients {
-		if err := use(i); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, use(i))
 	}
 	rdstest.Eventually(t, "unmapping", func() bool {
 		runtime.GC()

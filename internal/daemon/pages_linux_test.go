@@ -55,9 +55,7 @@ func TestTouchedPagesOfAUser(t *testing.T) {
 		if u := sharesOf(svc); u.Memory > 9<<20 {
 			t.Errorf("%+v", u)
 		}
-		if err := s.CancelSentTo(netip.AddrPort{}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(netip.AddrPort{}))
 		rdstest.Eventually(t, "the memory to be given back", func() bool { return !sharesOf(svc).OverMemory })
 		rdstest.MustSend(t, s, to.LocalAddrPort(), big)
 		expectLen(t, to, len(big))

@@ -60,9 +60,7 @@ func TestReceiveBeyondTheShare(t *testing.T) {
 	for range count {
 		expectLen(t, to, size)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, <-done)
 	if after := sharesOf(svc).Memory; after > before+2<<20 {
 		t.Errorf("%d bytes were touched, then %d", before, after)
 	}

@@ -77,9 +77,7 @@ func (x *stalled) takeAll(number int) {
 
 func (x *stalled) dropped(want uint64) {
 	x.Helper()
-	if n := rdstest.Counter(x, x.node, "recv_drop_overrun"); n != want {
-		x.Errorf("%d messages were dropped, not %d", n, want)
-	}
+	rdstest.WantCounter(x, x.node, "recv_drop_overrun", want)
 }
 
 // Nothing is lost while a socket takes its time, and then all goes on.
@@ -115,14 +113,9 @@ func TestStallHasALimit(t *testing.T) {
 	x.overfill(10)
 	rdstest.Expect(t, x.other, "behind")
 	x.dropped(uint64(x.sent - kept))
-	if n := rdstest.Counter(t, x.node, "recv_paused"); n != 1 {
-		t.Errorf("%d pauses", n)
-	}
+	rdstest.WantCounter(t, x.node, "recv_paused", 1)
 	lost := x.sent - kept
-	for range kept {
-		m := rdstest.MustRecv(t, x.full)
-		m.Release()
-	}
+	rdstest.Drop(t, x.full, kept)
 	from := x.sent
 	x.overfill(100)
 	rdstest.Eventually(t, "another pause", func() bool { return rdstest.Counter(t, x.node, "recv_paused") == 2 })
@@ -136,9 +129,7 @@ func TestStallHasALimit(t *testing.T) {
 func TestClosedSocketEndsThePause(t *testing.T) {
 	t.Parallel()
 	x := newStalled(t, config.Node{})
-	if err := x.full.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, x.full.Close())
 	rdstest.Expect(t, x.other, "behind")
 	x.dropped(0)
 	var dead, none uint64
@@ -155,9 +146,7 @@ func TestClosedSocketEndsThePause(t *testing.T) {
 func TestLargerBufferEndsThePause(t *testing.T) {
 	t.Parallel()
 	x := newStalled(t, config.Node{})
-	if err := x.full.SetReadBuffer(1 << 20); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, x.full.SetReadBuffer(1<<20))
 	rdstest.Expect(t, x.other, "behind")
 	x.takeAll(0)
 	x.dropped(0)
@@ -169,9 +158,7 @@ func TestPausedPathThatEndsIsReadOut(t *testing.T) {
 	t.Parallel()
 	x := newStalled(t, config.Node{})
 	for range 3 {
-		if err := x.link.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, x.link.Close())
 		next := x.peer.Dial(x.full.LocalAddrPort().Addr())
 		next.Seq = x.link.Seq
 		x.link = next
@@ -210,9 +197,7 @@ func TestCloseWhilePaused(t *testing.T) {
 			_ = x.link.Close()
 		}
 		begin := time.Now()
-		if err := x.node.Close(); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, x.node.Close())
 		if d := time.Since(begin); d > 10*time.Second {
 			t.Errorf("Close took %v", d)
 		}
@@ -249,18 +234,12 @@ func TestApplicationsPauseToo(t *testing.T) {
 		}()
 		rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") > 0 })
 		if dies {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, c.Close())
 		} else {
 			rdstest.ExpectNumbers(t, s, count)
 		}
 		rdstest.Expect(t, other, "behind")
-		if err := <-written; err != nil {
-			t.Error(err)
-		}
-		if k := rdstest.Counter(t, n, "recv_drop_overrun"); k != 0 {
-			t.Errorf("%d messages were dropped", k)
-		}
+		rdstest.NoError(t, <-written)
+		rdstest.WantCounter(t, n, "recv_drop_overrun", 0)
 	}
 }

@@ -29,9 +29,7 @@ func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
 			t.Fatal(k, err)
 		}
 		rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") == 1 })
-		if err := full.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, full.Close())
 		fates := map[datagram.Status]uint64{}
 		for range out {
 			m := rdstest.MustRecv(t, from)

@@ -97,9 +97,7 @@ func TestLazyFreeNeedsNoFurtherCall(t *testing.T) {
 		if n := dev.Stats().Small.Live; n != 1 {
 			t.Fatalf("%d regions", n)
 		}
-		if err := s.FreeMR(c, 0); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.FreeMR(c, 0))
 		rdstest.Eventually(t, "the end of a region", func() bool { return dev.Stats().Small.Live == 0 })
 	}
 }
@@ -138,9 +136,7 @@ func TestMRREQ11BarrierCoversOtherApplications(t *testing.T) {
 		default:
 			err = own.FreeMR(0, 0)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		if s := dev.Stats(); s.Small.Live+s.Large.Live+s.Small.Dirty+s.Large.Dirty != 0 {
 			t.Fatalf("round %d: %d and %d regions live, %d and %d dirty", round, s.Small.Live, s.Large.Live, s.Small.Dirty, s.Large.Dirty)
 		}

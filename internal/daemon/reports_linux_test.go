@@ -29,9 +29,7 @@ func TestReportFollowsCalls(t *testing.T) {
 		}
 	}
 	release()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, <-done)
 	info, err := c.Info()
 	if err != nil || len(info.Sockets) != 1 || len(info.Sessions) != 1 {
 		t.Errorf("%+v, %v", info, err)

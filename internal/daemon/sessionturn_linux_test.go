@@ -27,13 +27,9 @@ import (
 func pollersOf(t *testing.T, fd int) (n int) {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, unix.Fstat(fd, &st))
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	for _, e := range entries {
 		if at, _ := os.Readlink("/proc/self/fd/" + e.Name()); at != "anon_inode:[eventpoll]" {
 			continue
@@ -285,8 +281,7 @@ func TestRoguesDoNotStarveOthers(t *testing.T) {
 	good := bound(t, dialed(t, path), rdstest.AddrOf(here, 11))
 	for i := range 200 {
 		rdstest.MustSend(t, good, echo.LocalAddrPort(), rdstest.Payload(uint64(i), 64))
-		m := rdstest.MustRecv(t, good)
-		m.Release()
+		rdstest.Drop(t, good, 1)
 	}
 	rdstest.Eventually(t, "the penalty", func() bool {
 		for _, x := range svc.all() {

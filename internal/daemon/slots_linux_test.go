@@ -161,14 +161,10 @@ func TestSlotsAreTakenOver(t *testing.T) {
 	generation := svc.table.Slot(looked)
 
 	legacy, err := Bequeath(rdstest.Background(t), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	cfg.Port, cfg.Linger = l.Port, -1
 	h, err := Succeed(cfg, config.Service{}, legacy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	setRest(h.Node, time.Hour)
 	h.Begin()
 	table := h.Service.table

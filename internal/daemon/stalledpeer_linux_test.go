@@ -68,16 +68,12 @@ func freeWhileStalled(t *testing.T, s *socket.Socket, p *stalledPeer, kind strin
 		region[i] = oldByte
 	}
 	c, err := s.GetMRForDest(p.at, region, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	rdstest.MustSend(t, s, p.at, []byte("a connection"))
 	p.tell(kind, s.LocalAddrPort(), c)
 	p.stopped()
 	if kind == "message" {
-		if err := s.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: p.at, Data: []byte("use it"), HasDest: true, Dest: c}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: p.at, Data: []byte("use it"), HasDest: true, Dest: c}))
 	}
 	if err := s.FreeMR(c, datagram.MRInvalidate); err != nil {
 		t.Errorf("the free with a message in flight: %v", err)
@@ -124,9 +120,7 @@ func freesWhileBlocked(t testing.TB, n int) []time.Duration {
 	for i := range peers {
 		peers[i], sockets[i] = startStalled(t, l), bound(t, app, rdstest.AddrOf(at, uint16(500+i)))
 		c, err := sockets[i].GetMRForDest(peers[i].at, lent(t, sockets[i], config.MaxMessage), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		rdstest.MustSend(t, sockets[i], peers[i].at, []byte("a connection"))
 		peers[i].tell("reads", sockets[i].LocalAddrPort(), c)
 		peers[i].stopped()
@@ -224,9 +218,7 @@ func (p *stalledPeer) stopped() {
 
 func (p *stalledPeer) goOn() {
 	p.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		p.Fatal(err)
-	}
+	rdstest.Must(p, p.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // beStalled is the process: port address.

@@ -22,13 +22,9 @@ import (
 func dialMute(ctx context.Context, t *testing.T, tr transport.Transport, from, to netip.Addr) (transport.Link, *rdstest.Mute) {
 	t.Helper()
 	link, err := tr.Dial(ctx, from, to, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	m := &rdstest.Mute{Room: make(chan struct{}, 1), Ended: make(chan struct{})}
-	if err := link.Start(m); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, link.Start(m))
 	return link, m
 }
 
@@ -57,13 +53,9 @@ func beginMessages(t *testing.T, w config.Wire, strangers int) {
 	cfg := config.Node{Wire: w, TCP: config.TCP{Silence: 2 * time.Second}}
 	_, svc, path := served(t, l, cfg, config.Service{})
 	app, err := dialed(t, path).Bind(netip.AddrPortFrom(rdstest.NewAddr(), 4000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	to := app.LocalAddrPort()
-	if err := rdstest.Stream(rdstest.Background(t), friend, app, 10, rdstest.Fixed(1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, rdstest.Stream(rdstest.Background(t), friend, app, 10, rdstest.Fixed(1<<20)))
 	rdstest.MustSend(t, app, friend.LocalAddrPort(), []byte("we talk"))
 	rdstest.Expect(t, friend, "we talk")
 
@@ -111,9 +103,7 @@ func beginMessages(t *testing.T, w config.Wire, strangers int) {
 	close(stop)
 	cancel()
 	all.Wait()
-	if err := attack.Close(); err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, attack.Close())
 	t.Logf("strangers had %d KiB of memory", most>>10)
 }
 
@@ -126,9 +116,7 @@ func attacker(t *testing.T, l *lab, w config.Wire) (attack transport.Transport) 
 	} else {
 		attack, err = xrc.New(xrc.Options{Port: l.Port ^ 1, Overrun: 1 << 20})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return attack
 }
 

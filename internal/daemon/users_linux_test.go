@@ -138,9 +138,7 @@ type otherUser struct {
 func asUser(t *testing.T, uid uint32, o userOrder) *otherUser {
 	t.Helper()
 	text, err := json.Marshal(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), userEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
@@ -154,9 +152,7 @@ func asUser(t *testing.T, uid uint32, o userOrder) *otherUser {
 		u.out = bufio.NewReader(out)
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { u.kill() })
 	return u
 }
@@ -170,9 +166,7 @@ func (u *otherUser) kill() {
 func (u *otherUser) line() string {
 	u.Helper()
 	line, err := u.out.ReadString('\n')
-	if err != nil {
-		u.Fatal(err)
-	}
+	rdstest.Must(u, err)
 	return strings.TrimSpace(line)
 }
 
@@ -197,9 +191,7 @@ func needRoot(t *testing.T) {
 func openTo(t *testing.T, path string) {
 	t.Helper()
 	for dir := filepath.Dir(path); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.Chmod(dir, 0o755))
 	}
 }
 
@@ -342,9 +334,7 @@ func TestInfoInLoops(t *testing.T) {
 		start := time.Now()
 		rdstest.MustSend(t, from, to.LocalAddrPort(), []byte("ping"))
 		m, err := to.Recv(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		m.Release()
 		took = append(took, time.Since(start))
 	}

@@ -19,9 +19,7 @@ func TestWhatWaitsForAnApplicationCountsOnce(t *testing.T) {
 	l := newLoopLab(t)
 	_, svc, path := served(t, l, config.Node{}, config.Service{})
 	from, to := l.bindOne(config.Node{}), bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
-	if err := to.SetReadBuffer(64 << 20); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, to.SetReadBuffer(64<<20))
 	a := firstSocket(lastSession(svc))
 	ctx, cancel := context.WithCancel(context.Background())
 	var sender sync.WaitGroup

@@ -54,16 +54,12 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 		o := xrcOptions(&cfg, 0, nil, nil, nil)
 		o.Network = l.Sockets
 		tr, err := xrc.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		asked := make(chan struct{}, 1)
 		a, b := l.bind(l.node(config.Node{Wire: config.WireAuto, Transport: askedTransport{tr, asked}, Domain: tr.Domain()})), l.bind(l.node(config.Node{Wire: config.WireXRC}))
 		ctx := rdstest.Background(t)
-		if err := rdstest.Converse(ctx, a, b, 3); err != nil {
-			t.Fatal(err)
-		}
-		rdstest.MustSet(t, a.SetWriteBuffer(16<<10))
+		rdstest.Must(t, rdstest.Converse(ctx, a, b, 3))
+		rdstest.Must(t, a.SetWriteBuffer(16<<10))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go discard(ctx, b)

@@ -57,9 +57,7 @@ func closeBeforeWrite(t *testing.T, bound bool) *socket.Socket {
 	if !bound {
 		addr = netip.AddrPortFrom(addr.Addr(), addr.Port()+1)
 	}
-	if err := from.SendMessage(t.Context(), &datagram.Outgoing{To: addr, Data: []byte("last"), Token: 1, Notify: true}); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, from.SendMessage(t.Context(), &datagram.Outgoing{To: addr, Data: []byte("last"), Token: 1, Notify: true}))
 	if bound {
 		rdstest.Expect(t, to, "last")
 	} else {
@@ -72,9 +70,7 @@ func closeBeforeWrite(t *testing.T, bound bool) *socket.Socket {
 	go func() { closed <- n.Close() }()
 	synctest.Wait() // Close has done what it does before the link writes
 	close(write)
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, <-closed)
 	return from
 }
 

@@ -18,9 +18,7 @@ func TestCongestedSendEnds(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)
 		a, b := l.pair(config.Node{})
-		if err := b.SetReadBuffer(1000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.SetReadBuffer(1000))
 		rdstest.Flood(t, a, b, 500)
 		to := b.LocalAddrPort()
 		waits := func() bool { return waitersOf(a) > 0 }
@@ -59,9 +57,7 @@ func TestCongestedSendEnds(t *testing.T) {
 		}
 
 		c := l.bind(nodeOf(b), rdstest.AddrOf(to.Addr(), 4001))
-		if err := c.SetReadBuffer(1000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, c.SetReadBuffer(1000))
 		rdstest.Flood(t, a, c, 500)
 		go func() { got <- a.Send(context.Background(), c.LocalAddrPort(), nil) }()
 		rdstest.Eventually(t, "the sender waits", waits)

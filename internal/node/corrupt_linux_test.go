@@ -103,9 +103,7 @@ func (c *corrupted) send(ctx context.Context, from *socket.Socket, to netip.Addr
 			return
 		}
 	}
-	if err := from.Send(ctx, to, nil); err != nil {
-		c.Error(err)
-	}
+	rdstest.NoError(c, from.Send(ctx, to, nil))
 }
 
 // receive takes messages up to that of no bytes. Each has to be the next one, and as it

@@ -41,9 +41,7 @@ func TestOutOfDescriptors(t *testing.T) {
 
 	// Clients first, for they need descriptors of this process too.
 	limit := syscall.Rlimit{Cur: 256, Max: 256}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
 	var hogs []*os.File
 	for {
 		f, err := os.Open(os.DevNull)
@@ -54,9 +52,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	_ = hogs[0].Close() // room for the client's end, none for ours
 	r, err := late.TryDial(s.LocalAddrPort().Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	rdstest.Eventually(t, "an accept error", func() bool { return rdstest.Counter(t, nodeOf(s), "tcp_accept_errors") > 0 })
 	first.Put(first.Data(1000, 4000, []byte("meanwhile")))
 	rdstest.Expect(t, s, "meanwhile")

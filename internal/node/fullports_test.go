@@ -43,9 +43,7 @@ func queueHeld(t *testing.T, h *share, n int) {
 	h.p.Lock()
 	err := h.p.enqueueLocked(h.s, &conn.Message{Sport: h.s.Port, Dport: heldPort, Account: &h.Account, Payload: make([]byte, n), Admitted: true})
 	h.p.Commit()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 }
 
 // sending starts a Send and waits until n senders wait for room.
@@ -96,15 +94,11 @@ func TestFullPortsLeaveOtherPortsAShare(t *testing.T) {
 		second := sending(t, s, up, 2)
 		other.Refund(1, 1)
 		h.s.roomed() // Refund made room for the other host alone
-		if err := <-second; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-second)
 		h.Refund(limit/8, 2)
 		other.Refund(limit/2-limit/8-1, 0)
 		h.s.roomed()
-		if err := <-first; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-first)
 	})
 }
 
@@ -127,9 +121,7 @@ func TestSendersHearOfMessagesHeldBack(t *testing.T) {
 		p.Core.Hold([]uint16{heldPort}, false)
 		h.Admit(limit)
 		err := p.enqueueLocked(h.s, &conn.Message{Sport: h.s.Port, Dport: heldPort, Account: &h.Account, Payload: make([]byte, limit)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		sent = sending(t, s, up, 1)
 		p.Core.Hold([]uint16{heldPort}, true)
 		p.Commit()

@@ -176,9 +176,7 @@ func nodeOf(s *socket.Socket) *Node { return halfOf(s).Node }
 func connections(t testing.TB, n *Node) []info.Connection {
 	t.Helper()
 	info, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return info.Connections
 }
 

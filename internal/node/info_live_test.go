@@ -28,9 +28,7 @@ func TestControlSocket(t *testing.T) {
 	s := l.bind(n)
 	rdstest.MustSend(t, s, rdstest.Nowhere(), make([]byte, 77))
 	got, err := FetchInfo(rdstest.Background(t), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	want, _ := n.Info()
 	if len(got.Sockets) != 1 || got.Sockets[0] != want.Sockets[0] || len(got.Counters) != len(want.Counters) ||
 		!reflect.DeepEqual(got.SendQueue, want.SendQueue) || got.Connections[0].Remote != want.Connections[0].Remote {
@@ -79,9 +77,7 @@ func TestObjectsAreAskedFor(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	want, err := na.Report(info.InfoObjects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	o := got.Objects
 	if !reflect.DeepEqual(o, want.Objects) || o.Incarnation != na.Xrc.Objects().Incarnation() {
 		t.Errorf("by the socket %+v\nwant %+v", o, want.Objects)

@@ -30,14 +30,10 @@ func TestCounterNames(t *testing.T) {
 		got := strings.Join(names, "\n") + "\n"
 		const golden = "testdata/counters.txt"
 		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, os.WriteFile(golden, []byte(got), 0o644))
 		}
 		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		if got != string(want) {
 			t.Errorf("counters are\n%s", got)
 		}
@@ -59,9 +55,7 @@ func TestInfo(t *testing.T) {
 		l := newMemLab(t)
 		na, nb := l.node(config.Node{SendBuffer: 50_000, ReceiveBuffer: 60_000}), l.node(config.Node{Wire: config.WireTCP})
 		a, b := l.bind(na), l.bind(nb)
-		if err := a.Connect(b.LocalAddrPort()); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.Connect(b.LocalAddrPort()))
 		lost := rdstest.Nowhere()
 		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 100))
 		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20))
@@ -76,13 +70,9 @@ func TestInfo(t *testing.T) {
 		})
 
 		ia, err := na.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		ib, err := nb.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		if ia.Provider != info.ProviderNode || len(ia.Sockets) != 1 || len(ib.Sockets) != 1 {
 			t.Fatalf("%+v", ia)
 		}

@@ -162,9 +162,7 @@ func (m *mover) stream(from, to *socket.Socket, at netip.AddrPort) {
 func (m *mover) additions() {
 	from, to := m.bind(m.a, rdstest.AddrOf(m.near, 5000)), m.bind(m.b, rdstest.AddrOf(m.far, 5000))
 	mem, err := to.AllocMemory(8)
-	if err != nil {
-		m.Fatal(err)
-	}
+	rdstest.Must(m, err)
 	cookie := rdstest.MustGetMR(m, to, mem.B, 0)
 	const most = 16 // at a time
 	var (
@@ -224,9 +222,7 @@ func (m *mover) additions() {
 			msg.Release()
 		}
 		// One that a has lost with its link may still be done by b: not once the region is gone.
-		if err := to.FreeMR(cookie, datagram.MRInvalidate); err != nil {
-			m.Error(err)
-		}
+		rdstest.NoError(m, to.FreeMR(cookie, datagram.MRInvalidate))
 		m.judge(binary.NativeEndian.Uint64(mem.B), fates, came)
 	})
 }

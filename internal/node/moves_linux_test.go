@@ -20,9 +20,7 @@ func TestMoveWaitsForTheOldLink(t *testing.T) {
 		from, full, other := m.bind(m.a, rdstest.AddrOf(m.near, 4000)), m.bind(m.b, rdstest.AddrOf(m.far, 4000)), m.bind(m.b, rdstest.AddrOf(m.far, 5000))
 		move := func(to string) {
 			t.Helper()
-			if err := m.pair.Move(m.near, m.there, to, "a test"); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, m.pair.Move(m.near, m.there, to, "a test"))
 		}
 		rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("xrc"))
 		rdstest.Expect(t, other, "xrc")
@@ -55,11 +53,7 @@ func TestMoveWaitsForTheOldLink(t *testing.T) {
 			return p.Linked() == 2
 		})
 		for i := range n {
-			msg := rdstest.MustRecv(t, full)
-			if err := rdstest.Verify(msg.Data, uint64(i)); err != nil {
-				t.Fatal(err)
-			}
-			msg.Release()
+			rdstest.ExpectNumber(t, full, uint64(i))
 		}
 		rdstest.Expect(t, other, "xrc again")
 	})

@@ -3,7 +3,6 @@
 package node
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -21,25 +20,18 @@ func TestNotifySuccess(t *testing.T) {
 		a, b := newLoopLab(t).pair(config.Node{})
 		for i, size := range []int{0, 10, 100_000} {
 			o := datagram.Outgoing{To: b.LocalAddrPort(), Data: make([]byte, size), Notify: true, Token: uint64(i) << 40}
-			if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
-				t.Fatal(err)
-			}
-			m := rdstest.MustRecv(t, b)
-			m.Release()
+			rdstest.Must(t, a.SendMessage(rdstest.Background(t), &o))
+			rdstest.Drop(t, b, 1)
 			rdstest.WantStatus(t, a, uint64(i)<<40, datagram.StatusSuccess)
 		}
 		// Of a message for a port that nobody is bound to the fate is another one.
 		o := datagram.Outgoing{To: rdstest.AddrOf(b.LocalAddrPort().Addr(), 9), Notify: true, Token: 5}
-		if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &o))
 		rdstest.WantStatus(t, a, 5, datagram.StatusRefused)
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("unasked"))
 		rdstest.Expect(t, b, "unasked")
 		rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(a).Account.Messages() == 0 })
-		if _, err := a.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-			t.Error("a fate nobody asked for")
-		}
+		rdstest.WantNothing(t, a)
 	})
 }
 
@@ -54,23 +46,17 @@ func TestCancelSentTo(t *testing.T) {
 		send := func(s *socket.Socket, port uint16, token uint64) {
 			t.Helper()
 			o := datagram.Outgoing{To: rdstest.AddrOf(host.Addr(), port), Data: make([]byte, 100), Notify: true, Token: token}
-			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 		}
 		send(s, 1000, 1)
 		send(s, 1001, 2)
 		send(other, 1000, 3)
 		send(s, 1000, 4)
-		if err := s.TrySendMessage(&datagram.Outgoing{To: elsewhere, Data: make([]byte, 100), Notify: true, Token: 5}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.TrySendMessage(&datagram.Outgoing{To: elsewhere, Data: make([]byte, 100), Notify: true, Token: 5}))
 		if err := s.CancelSentTo(rdstest.AddrOf(rdstest.Nowhere().Addr(), 1000)); err != nil { // a host never sent to
 			t.Fatal(err)
 		}
-		if err := s.CancelSentTo(rdstest.AddrOf(host.Addr(), 1000)); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(rdstest.AddrOf(host.Addr(), 1000)))
 		rdstest.WantStatus(t, s, 1, datagram.StatusCanceled)
 		rdstest.WantStatus(t, s, 4, datagram.StatusCanceled)
 		if got := halfOf(s).Account.Bytes(); got != 200 {
@@ -87,12 +73,8 @@ func TestCancelSentTo(t *testing.T) {
 			t.Errorf("%v", &m)
 		}
 		rdstest.WantStatus(t, s, 7-m.Token, datagram.StatusCanceled) // the other one, in any order
-		if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-			t.Error("more fates than messages")
-		}
-		if _, err := other.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-			t.Error("a fate of another socket's message")
-		}
+		rdstest.WantNothing(t, s)
+		rdstest.WantNothing(t, other)
 		late := l.bind(l.node(config.Node{}), rdstest.AddrOf(host.Addr(), 1000))
 		m = rdstest.MustRecv(t, late)
 		if m.From != other.LocalAddrPort() {
@@ -119,28 +101,16 @@ func TestRecvErr(t *testing.T) {
 		rdstest.Expect(t, d, "x")
 		lost := rdstest.Nowhere()
 		rdstest.MustSend(t, s, lost, []byte("y"))
-		if err := s.CancelSentTo(lost); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(lost))
 		rdstest.WantStatus(t, s, 0, datagram.StatusCanceled)
-		if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-			t.Error("success reported")
-		}
+		rdstest.WantNothing(t, s)
 		o := datagram.Outgoing{To: d.LocalAddrPort(), Notify: true, Token: 7} // who asks is told, RECVERR or not
-		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 		rdstest.WantStatus(t, s, 7, datagram.StatusSuccess)
-		if err := s.SetRecvErr(false); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SetRecvErr(false))
 		rdstest.MustSend(t, s, lost, []byte("z"))
-		if err := s.CancelSentTo(lost); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-			t.Error("reported while off")
-		}
+		rdstest.Must(t, s.CancelSentTo(lost))
+		rdstest.WantNothing(t, s)
 	})
 }
 
@@ -165,9 +135,7 @@ func TestNewGenerationDrops(t *testing.T) {
 		o := datagram.Outgoing{To: rdstest.AddrOf(peer.Addr, 1000), Notify: true, Token: 1}
 		for range 3 { // far more than the window takes
 			o.Data = make([]byte, config.MaxMessage)
-			if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 			o.Token++
 		}
 		sent := func() bool { return connections(t, nodeOf(s))[0].Path[0].Written > 32<<10 }
@@ -187,12 +155,8 @@ func TestNewGenerationDrops(t *testing.T) {
 			}
 			rdstest.WantStatus(t, s, token, datagram.StatusSuccess)
 		}
-		if got := rdstest.Counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
-			t.Errorf("send_drop_generation %d", got)
-		}
-		if got := rdstest.Counter(t, nodeOf(s), "peer_generations"); got != 1 {
-			t.Errorf("peer_generations %d", got)
-		}
+		rdstest.WantCounter(t, nodeOf(s), "send_drop_generation", 1)
+		rdstest.WantCounter(t, nodeOf(s), "peer_generations", 1)
 	})
 }
 
@@ -201,25 +165,19 @@ func TestNewGenerationDrops(t *testing.T) {
 func TestRecvErrAndNotifyAreIndependent(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		a, b := newLoopLab(t).pair(config.Node{})
-		if err := a.SetRecvErr(true); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetRecvErr(true))
 		ctx := rdstest.Background(t)
 		for _, o := range []datagram.Outgoing{
 			{To: b.LocalAddrPort(), Data: []byte("x"), Token: 7},
 			{To: b.LocalAddrPort(), Data: []byte("x"), Notify: true},
 		} {
-			if err := a.SendMessage(ctx, &o); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, a.SendMessage(ctx, &o))
 		}
 		m, err := a.Recv(ctx)
 		if err != nil || m.Kind != datagram.KindStatus || m.Token != 0 || m.Status != datagram.StatusSuccess {
 			t.Fatalf("%v, %v", &m, err)
 		}
-		if m, err := a.TryRecv(); err == nil {
-			t.Errorf("one more: %v", &m)
-		}
+		rdstest.WantNothing(t, a)
 	})
 }
 
@@ -232,9 +190,7 @@ func TestFatesComeFirstAndAreBounded(t *testing.T) {
 		rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("data"))
 		rdstest.Eventually(t, "data", func() bool { return rdstest.Counter(t, nodeOf(a), "recv_queued") == 1 })
 		o := datagram.Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 1}
-		if err := a.SendMessage(ctx, &o); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(ctx, &o))
 		rdstest.Eventually(t, "fate", func() bool { return halfOf(a).Fates.N.Load() == 1 })
 		for i, want := range []datagram.Kind{datagram.KindStatus, datagram.KindData} {
 			m, err := a.Recv(ctx)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport"
@@ -62,13 +63,9 @@ func (l *lab) oldPeer(at netip.AddrPort, hello string) *oldPeer {
 	if err == nil {
 		o.cq, err = o.dev.CreateCQ(16)
 	}
-	if err != nil {
-		l.Fatal(err)
-	}
+	rdstest.Must(l, err)
 	ln, err := o.dev.Listen(netip.AddrPortFrom(at.Addr(), l.Port^1))
-	if err != nil {
-		l.Fatal(err)
-	}
+	rdstest.Must(l, err)
 	ctx, stop := context.WithCancel(context.Background())
 	o.stop = stop
 	o.work.Go(func() {

@@ -95,9 +95,7 @@ func TestPeerOfAnEarlierVersionConnects(t *testing.T) {
 			old := l.oldPeer(at, hello)
 			for _, private := range []string{hello, "RDSx\x00\x00\x02\x00\x00\x00\x00\x07"} { // a link, and a question
 				q, err := old.qp()
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				_, err = old.dev.ConnectFrom(rdstest.Background(t), q, rdstest.AddrOf(at.Addr(), 0), to, iwarp.ConnParams{Rev: 2, PeerToPeer: true, Seal: true, Private: []byte(private), Shared: sharedOf()})
 				var rejected *iwarp.RejectedError
 				if !errors.As(err, &rejected) || len(rejected.Private) != 0 {

@@ -29,10 +29,7 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			s := l.bind(stranger)
 			rdstest.MustSend(t, s, b.LocalAddrPort(), []byte("one"))
 			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("two"))
-			for range 2 {
-				m := rdstest.MustRecv(t, b)
-				m.Release()
-			}
+			rdstest.Drop(t, b, 2)
 			rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("three"))
 			rdstest.Expect(t, a, "three")
 			if got := rdstest.Peers(n); got != 2 {
@@ -47,9 +44,7 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			if n.Sequences.records == 0 {
 				t.Error("no receive sequence is kept")
 			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, b.Close())
 			rdstest.Eventually(t, "the last peer to be forgotten", func() bool { return rdstest.Peers(n) == 0 })
 		}
 	})
@@ -137,9 +132,7 @@ func TestSequenceTable(t *testing.T) {
 	path := t.TempDir() + "/state"
 	open := func() (*sequences, *statefile.File) {
 		f, err := statefile.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		s := &sequences{limit: 10}
 		s.open(f, now)
 		return s, f
@@ -216,9 +209,7 @@ func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
 		const path = 3
 		make := func() *Peer {
 			p, err := n.PeerByKey(n.Local(at), PeerKey{Local: at, Remote: from})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			return p
 		}
 		h := wire.Header{Sequence: uint64(time.Now().UnixNano()), Flags: wire.FlagRetransmitted}

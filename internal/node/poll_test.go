@@ -31,9 +31,7 @@ func TestPollBits(t *testing.T) {
 		if ev := b.Poll(); ev != datagram.PollOut {
 			t.Errorf("after it: %#x", ev)
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.Close())
 		if ev := b.Poll(); ev != datagram.PollHup {
 			t.Errorf("closed: %#x", ev)
 		}
@@ -115,9 +113,7 @@ func TestCongestionMonitor(t *testing.T) {
 
 		send(5000, 5001, 64, 128)
 		refused(5000) // before the monitor: not remembered
-		if err := s.SetCongestionMonitor(true); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SetCongestionMonitor(true))
 		send(5000, 5001, 64, 128)
 		if got := news(); got != 0 || s.Poll() != datagram.PollOut {
 			t.Errorf("news %#x without a refusal", got)
@@ -141,19 +137,13 @@ func TestCongestionMonitor(t *testing.T) {
 
 		// Off clears what was remembered.
 		refused(5000)
-		if err := s.SetCongestionMonitor(false); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.SetCongestionMonitor(true); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SetCongestionMonitor(false))
+		rdstest.Must(t, s.SetCongestionMonitor(true))
 		send()
 		if got := news(); got != 0 {
 			t.Errorf("news %#x after off and on", got)
 		}
-		if got := rdstest.Counter(t, n, "cong_send_error"); got != 4 {
-			t.Errorf("cong_send_error %d", got)
-		}
+		rdstest.WantCounter(t, n, "cong_send_error", 4)
 	})
 }
 
@@ -165,9 +155,7 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 		peer := l.Raw()
 		s := l.bind(n)
 		r := peer.Dial(s.LocalAddrPort().Addr())
-		if err := s.SetCongestionMonitor(true); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.SetCongestionMonitor(true))
 		r.Put(rdstest.Congestion(7))
 		rdstest.Eventually(t, "the news of the map", func() bool { return n.mapGen.Load() == 1 })
 		rdstest.WantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.Addr, 7), nil), datagram.ErrCongested)
@@ -202,7 +190,7 @@ func TestCongestionNewsBeforeTheRefusalIsNoted(t *testing.T) {
 		s, far := l.bindOne(config.Node{}), l.bindOne(config.Node{})
 		rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("x"))
 		rdstest.Eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })
-		rdstest.MustSet(t, s.SetCongestionMonitor(true))
+		rdstest.Must(t, s.SetCongestionMonitor(true))
 		port := far.LocalAddrPort().Port()
 		if err := halfOf(s).pause(rdstest.Background(t), halfOf(s).last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != datagram.ErrCongested {
 			t.Error(err)

@@ -143,22 +143,16 @@ func TestRecvErrOfOperations(t *testing.T) {
 		l, n := newOpLab(t)
 		a, b := n.pair(l)
 		c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
-		if err := a.SetRecvErr(true); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetRecvErr(true))
 		to := b.LocalAddrPort()
 		for _, r := range []*datagram.RDMA{rdstest.Write(c, 1), rdstest.Write(c+1, 1)} {
-			if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, RDMA: r}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, RDMA: r}))
 		}
 		rdstest.WantStatus(t, a, 0, datagram.StatusRemoteError)
 		// Behind a refused operation a socket has one operation under way at a time, another one ends with StatusAgain.
 		rdstest.Eventually(t, "the end of the Write that is not refused", func() bool { return halfOf(a).ops.n.Load() == 0 })
 		n.Set(func() { n.Hold = true })
-		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}}))
 		n.WaitHeld(t, 1)
 		rdstest.CutLinks(nodeOf(a))
 		rdstest.WantStatus(t, a, 0, datagram.StatusDropped)
@@ -179,9 +173,7 @@ func TestCancelOperations(t *testing.T) {
 
 		n.Set(func() { n.Full = true })
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(c, 2), Data: []byte("canceled")})
-		if err := a.CancelSentTo(b.LocalAddrPort()); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.CancelSentTo(b.LocalAddrPort()))
 		rdstest.WantStatus(t, a, 2, datagram.StatusCanceled)
 		n.Open()
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("next"))
@@ -206,9 +198,7 @@ func TestCancelOperations(t *testing.T) {
 		default:
 		}
 		n.Release()
-		if err := <-canceled; err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, <-canceled)
 		rdstest.WantStatus(t, a, 3, datagram.StatusCanceled)
 		rdstest.WantNothing(t, a)
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("last"))
@@ -245,9 +235,7 @@ func TestCloseTakesMemoryBack(t *testing.T) {
 			t.Error(err)
 		}
 
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, b.Close())
 		again := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4002))
 		rdstest.Operate(t, again, other, 3, datagram.Outgoing{RDMA: rdstest.Write(c, 3)})
 		rdstest.WantStatus(t, again, 3, datagram.StatusRemoteError)
@@ -313,9 +301,7 @@ func TestFirstOperationConnects(t *testing.T) {
 		waiting := make(chan error, 1)
 		go func() { waiting <- small.SendMessage(rdstest.Background(t), &o) }()
 		p, err := halfOf(small).peerFor(o.To.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		rdstest.Eventually(t, "a sender that waits", func() bool { return p.waiters.N.Load() > 0 })
 		_ = small.Close()
 		if err := <-waiting; !errors.Is(err, net.ErrClosed) {

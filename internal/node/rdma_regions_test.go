@@ -39,13 +39,9 @@ func TestGetMRErrors(t *testing.T) {
 		}
 		c := rdstest.MustGetMR(t, b, one, 0)
 		rdstest.WantErr(t, "another socket's", a.FreeMR(c, 0), datagram.ErrInvalid) // MR-REQ-30
-		if err := b.FreeMR(c, 0); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, b.FreeMR(c, 0))
 		rdstest.WantErr(t, "twice", b.FreeMR(c, datagram.MRInvalidate), datagram.ErrInvalid)
-		if err := b.FreeMR(0, 0); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, b.FreeMR(0, 0))
 		if m, err := a.AllocMemory(9); err != nil || len(m.B) != 9 {
 			t.Errorf("%d bytes, %v", len(m.B), err)
 		} else {
@@ -63,9 +59,7 @@ func TestMRREQ7GetMRNeedsNoConnection(t *testing.T) {
 	t.Parallel()
 	l, n := newOpLab(t)
 	s := l.bind(n.node(l, config.Node{}))
-	if err := s.FreeMR(rdstest.MustGetMR(t, s, make([]byte, 10), 0), datagram.MRInvalidate); err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, s.FreeMR(rdstest.MustGetMR(t, s, make([]byte, 10), 0), datagram.MRInvalidate))
 	if got := connections(t, nodeOf(s)); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
@@ -94,18 +88,14 @@ func TestMRREQ11FreeMR(t *testing.T) {
 			rdstest.Expect(t, b, "")
 			rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
 			for _, err := range []error{b.FreeMR(lazy, 0), b.FreeMR(c, x.free)} {
-				if err != nil {
-					t.Error(err)
-				}
+				rdstest.NoError(t, err)
 			}
 			rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(c, 2)})
 			rdstest.WantStatus(t, a, 2, datagram.StatusRemoteError)
 			if pinned := halfOf(b).Exposed.Owner.Pinned(); (pinned == 0) != x.flushed {
 				t.Errorf("%s: %d bytes pinned, %d invalidations before, %d now", x.name, pinned, before, dev.Stats().Invalidations)
 			}
-			if err := b.FreeMR(0, datagram.MRInvalidate); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, b.FreeMR(0, datagram.MRInvalidate))
 			if pinned := halfOf(b).Exposed.Owner.Pinned(); pinned != 0 {
 				t.Errorf("%s: %d bytes pinned after a barrier", x.name, pinned)
 			}
@@ -120,9 +110,7 @@ func TestGetMRForDest(t *testing.T) {
 		a, b := l.bind(node()), l.bind(node())
 		other := l.bind(node())
 		c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 10), datagram.MRUseOnce)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		rdstest.Operate(t, other, b, 1, datagram.Outgoing{RDMA: rdstest.Write(c, 1)})
 		rdstest.WantStatus(t, other, 1, datagram.StatusRemoteError)
 		// A read that fails has a message behind it, which names the key all the same.
@@ -185,9 +173,7 @@ func TestDestRoundTrip(t *testing.T) {
 		c := rdstest.MustGetMR(t, a, mem[30:], 0)
 		send := func(text string, dest bool) {
 			t.Helper()
-			if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte(text), HasDest: dest, Dest: c * datagram.Cookie(btoi(dest))}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte(text), HasDest: dest, Dest: c * datagram.Cookie(btoi(dest))}))
 		}
 		want := func(m *datagram.Message, text string, dest bool) {
 			t.Helper()
@@ -210,9 +196,7 @@ func TestDestRoundTrip(t *testing.T) {
 		room := make([]byte, 100)
 		for range 2 { // a peek leaves it
 			k, m, err := b.ReadMessage(room, datagram.Peek)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			m.Data = room[:k]
 			want(&m, "dest", true)
 		}
@@ -231,9 +215,7 @@ func TestDestRoundTrip(t *testing.T) {
 		if string(mem[30:36]) != "answer" {
 			t.Errorf("%q", mem[30:36])
 		}
-		if err := a.FreeMR(c, 0); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.FreeMR(c, 0))
 		rdstest.WantErr(t, "a cookie that has ended", a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), HasDest: true, Dest: c}), datagram.ErrInvalid)
 	})
 }
@@ -257,17 +239,13 @@ func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
 			t.Fatal("closed")
 		}
 		next, err := nodeOf(b).Bind(b.LocalAddrPort())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		rdstest.Operate(t, a, next, 1, datagram.Outgoing{Data: []byte("with"), RDMA: rdstest.Write(c, 1)})
 		rdstest.WantStatus(t, a, 1, datagram.StatusRemoteError)
 		rdstest.Operate(t, a, next, 2, datagram.Outgoing{Data: []byte("without")})
 		rdstest.WantStatus(t, a, 2, datagram.StatusSuccess)
 		rdstest.Expect(t, next, "without")
-		if err := halfOf(b).Finish(); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, halfOf(b).Finish())
 		if mem[0] != 0 {
 			t.Error("memory was written after its region had ended")
 		}
@@ -282,9 +260,7 @@ func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
 		mem := make([]byte, 10)
 		o := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("take it"), Map: &datagram.Map{Memory: mem, Flags: datagram.MRUseOnce}}
 		rdstest.WantErr(t, "before a connection", a.TrySendMessage(&o), datagram.ErrWouldBlock)
-		if err := a.SendMessage(rdstest.Background(t), &o); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &o))
 		m := rdstest.MustRecv(t, b)
 		if !m.HasDest || m.Dest != o.Map.Cookie || m.Dest == 0 {
 			t.Errorf("%#x arrived, %#x was mapped", m.Dest, o.Map.Cookie)
@@ -296,9 +272,7 @@ func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
 			t.Error("nothing was written")
 		}
 
-		if err := a.SetWriteBuffer(1000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetWriteBuffer(1000))
 		n.Set(func() { n.Full = true })
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(m.Dest, 7), Data: make([]byte, 1000)}) // fills the send buffer
 		failing := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("no room"), Map: &datagram.Map{Memory: mem}}
@@ -386,9 +360,7 @@ func TestRegionsUnderFire(t *testing.T) {
 			} else {
 				err = s.Close()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			mem[0] = 1 // the race detector looks on
 			if i%2 == 0 {
 				_ = s.Close()
@@ -416,9 +388,7 @@ func TestOffsetsBeyondTheAddressesOfTheWire(t *testing.T) {
 			rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Offset: 1 << bit, Local: [][]byte{[]byte("x"), []byte("y")}, Write: true, Silent: true}})
 			rdstest.WantStatus(t, a, 1, datagram.StatusRemoteError)
 		}
-		if err := b.FreeMR(c, datagram.MRInvalidate); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.FreeMR(c, datagram.MRInvalidate))
 		if mem[0] != 0 {
 			t.Errorf("% x", mem[:8])
 		}

@@ -68,9 +68,7 @@ func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
 			t.Errorf("%v", &m)
 		}
 	}
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, <-failed)
 	close(stop)
 	<-cutter
 	if slices.ContainsFunc(fates, func(k int) bool { return k != 1 }) {
@@ -92,9 +90,7 @@ func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
 	if i := slices.Index(delivered, true); i >= 0 {
 		t.Errorf("message %d has not arrived", i)
 	}
-	if err := b.FreeMR(c, datagram.MRInvalidate); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, b.FreeMR(c, datagram.MRInvalidate))
 	begun, word := rdstest.Counter(t, nodeOf(a), "send_rdma"), binary.NativeEndian.Uint64(mem)
 	if succeeded > word || word > begun || begun > count/2 {
 		t.Errorf("%d operations have succeeded, the counter is %d, %d were begun", succeeded, word, begun)
@@ -150,9 +146,7 @@ func TestOperationsCanceledUnderLosses(t *testing.T) {
 			case 0:
 				rdstest.CutLinks(nodeOf(a))
 			case 1:
-				if err := a.CancelSentTo(b.LocalAddrPort()); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, a.CancelSentTo(b.LocalAddrPort()))
 				local[0], result = 1, 1 // the race detector looks on
 			}
 			fates(n)

@@ -27,14 +27,10 @@ func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
 			data := rdstest.Payload(i, 90_000)
 			rdstest.Operate(t, a, b, i, datagram.Outgoing{Data: []byte("written"), RDMA: &datagram.RDMA{Cookie: c, Offset: 7, Local: [][]byte{data[:10], data[10:]}, Write: true}})
 			rdstest.Expect(t, b, "written")
-			if err := rdstest.Verify(mem[7:7+90_000], i); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, rdstest.Verify(mem[7:7+90_000], i))
 			rdstest.WantStatus(t, a, i, datagram.StatusSuccess)
 		}
-		if got := rdstest.Counter(t, nodeOf(a), "send_rdma_bytes"); got != 20*90_000 {
-			t.Errorf("send_rdma_bytes is %d", got)
-		}
+		rdstest.WantCounter(t, nodeOf(a), "send_rdma_bytes", 20*90_000)
 	})
 }
 
@@ -50,9 +46,7 @@ func TestReadFillsLocalMemory(t *testing.T) {
 		if !bytes.Equal(append(first, second...), mem) {
 			t.Error("what was read is not what is there")
 		}
-		if got := rdstest.Counter(t, nodeOf(a), "recv_rdma_bytes"); got != config.MaxMessage {
-			t.Errorf("recv_rdma_bytes is %d", got)
-		}
+		rdstest.WantCounter(t, nodeOf(a), "recv_rdma_bytes", config.MaxMessage)
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{first}, Write: true}})
 		rdstest.WantStatus(t, a, 2, datagram.StatusRemoteError)
 	})
@@ -77,9 +71,7 @@ func TestAtomics(t *testing.T) {
 			{"no masked swap", 0xab, 0xab, datagram.Atomic{Kind: datagram.MaskedCompareSwap, Compare: 0xfc, CompareMask: 0x0f, Swap: 0xcc, SwapMask: 0xf0}},
 		} {
 			mem, err := b.AllocMemory(20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			word := mem.B[8:16]
 			rdstest.PutWord(word, x.was)
 			c := rdstest.MustGetMR(t, b, mem.B, 0)
@@ -91,9 +83,7 @@ func TestAtomics(t *testing.T) {
 			if got := binary.NativeEndian.Uint64(word); got != x.want || old != x.was {
 				t.Errorf("%s: %#x, and was %#x", x.name, got, old)
 			}
-			if err := b.FreeMR(c, datagram.MRInvalidate); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, b.FreeMR(c, datagram.MRInvalidate))
 			mem.Release()
 		}
 		c := rdstest.MustGetMR(t, b, make([]byte, 8), 0)
@@ -224,9 +214,7 @@ func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
 			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("good"))
 			rdstest.Expect(t, b, "good")
 		}
-		if got := rdstest.Counter(t, nodeOf(a), "conn_reset"); got != 0 {
-			t.Errorf("%d connections reset", got)
-		}
+		rdstest.WantCounter(t, nodeOf(a), "conn_reset", 0)
 	})
 }
 

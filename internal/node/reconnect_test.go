@@ -71,9 +71,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 					t.Errorf("then: %+v %.40q", h, b)
 				}
 				rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(v.s).Account.Messages() == 0 })
-				if n := rdstest.Counter(t, v.node, "send_retransmitted"); n != 1 {
-					t.Errorf("send_retransmitted %d", n)
-				}
+				rdstest.WantCounter(t, v.node, "send_retransmitted", 1)
 			})
 		})
 	}
@@ -155,15 +153,11 @@ func TestProbeWithoutAnswer(t *testing.T) {
 			r := ln.Accept()
 			for i := uint64(0); i < 6; {
 				h, b, err := r.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				if h.Dport != 1000 {
 					continue
 				}
-				if err := rdstest.Verify(b, i); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, rdstest.Verify(b, i))
 				if i == 2 { // it speaks, but not of the probe
 					r.Put(v.data(r, "data"))
 					rdstest.Expect(t, v.s, "data")
@@ -343,9 +337,7 @@ func TestKnock(t *testing.T) {
 		v := newVictim(t, config.Node{})
 		ln := v.high.Listen()
 		knock, err := v.high.TryDial(v.host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		r := ln.Accept()
 		knock.WaitEnd()
 		r.Put(v.data(r, "came in"))
@@ -363,9 +355,7 @@ func TestOwnAddressFromOutside(t *testing.T) {
 		mine := v.bind(v.node).LocalAddrPort().Addr()
 		v.high.Addr = mine
 		r, err := v.high.TryDial(v.host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		_, _ = r.Write(v.data(r, "impostor"))
 		r.WaitEnd()
 		if _, err := v.s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {

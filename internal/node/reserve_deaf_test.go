@@ -57,9 +57,7 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 		o := xrcOptions(&cfg, 0, nil, nil, nil)
 		o.Network = l.Sockets
 		tr, err := xrc.New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		deaf := rdstest.ReservedConfig()
 		deaf.Wire, deaf.Transport, deaf.Domain, deaf.SendBuffer = config.WireAuto, deafTransport{tr}, tr.Domain(), 4<<20
 		hostile, honest := l.node(deaf), l.node(rdstest.ReservedConfig())
@@ -96,15 +94,11 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 			if m.From == b.LocalAddrPort() {
 				k = 1
 			}
-			if err := rdstest.Verify(m.Data, from[k]); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, rdstest.Verify(m.Data, from[k]))
 			from[k]++
 			m.Release()
 		}
-		if r := rdstest.Counter(t, honest, "conn_reset"); r != 0 {
-			t.Errorf("the honest peer's link was reset %d times", r)
-		}
+		rdstest.WantCounter(t, honest, "conn_reset", 0)
 		if r := rdstest.Counter(t, hostile, "conn_reset"); r == 0 {
 			t.Error("the link of the peer that ignores full ports was not reset")
 		}

@@ -71,9 +71,7 @@ func TestIPv6(t *testing.T) {
 		b := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::2]:4000"))
 		ctx := rdstest.Background(t)
 		for _, c := range [][2]*socket.Socket{{a, b}, {b, a}, {a, a}} {
-			if err := rdstest.Stream(ctx, c[0], c[1], 100, rdstest.Fixed(1000)); err != nil {
-				t.Error(err)
-			}
+			rdstest.NoError(t, rdstest.Stream(ctx, c[0], c[1], 100, rdstest.Fixed(1000)))
 		}
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
 		m := rdstest.MustRecv(t, b)
@@ -136,8 +134,6 @@ func TestPongMeetsCongestion(t *testing.T) {
 		if h.Dport != 78 || h.Sport != wire.PortHost || h.Length != 0 {
 			t.Errorf("%+v", h)
 		}
-		if got := rdstest.Counter(t, nodeOf(s), "cong_send_error"); got != 1 {
-			t.Errorf("cong_send_error %d", got)
-		}
+		rdstest.WantCounter(t, nodeOf(s), "cong_send_error", 1)
 	})
 }

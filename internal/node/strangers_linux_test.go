@@ -27,9 +27,7 @@ import (
 func descriptors(t testing.TB) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	return len(list)
 }
 
@@ -37,9 +35,7 @@ func descriptors(t testing.TB) int {
 func busy(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -229,9 +225,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 							return
 						}
 					}
-					if err := s.Send(ctx, to, nil); err != nil {
-						t.Error(err)
-					}
+					rdstest.NoError(t, s.Send(ctx, to, nil))
 				})
 			}
 			resets := func() uint64 { return resetsOf(t, node) }

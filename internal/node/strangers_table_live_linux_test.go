@@ -60,9 +60,7 @@ func TestListedNetworksAreNotBound(t *testing.T) {
 		for i := range maxNetworkStrangers + more {
 			a := &rdstest.Attacker{To: netip.AddrPortFrom(at[i/256], l.Port)}
 			c, err := a.Connect(netip.AddrFrom4([4]byte{127, 0, byte(1 + l.Port%250), byte(i)}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			defer c.Close()
 			_, _ = c.Write(rdstest.Probe(rand.Uint32()|1, 1))
 			if i%64 == 63 || i == maxNetworkStrangers+more-1 { // silent links have a lower limit
@@ -108,9 +106,7 @@ func TestFullSequenceTable(t *testing.T) {
 			records, reserved, _ := n.Sequences.size()
 			return records == limit && reserved == 0
 		})
-		if err := stranger.Send(rdstest.Background(t), victim.LocalAddrPort(), rdstest.Payload(7, 100)); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, stranger.Send(rdstest.Background(t), victim.LocalAddrPort(), rdstest.Payload(7, 100)))
 		rdstest.Eventually(t, "the stranger to be refused", func() bool { return rdstest.Counter(t, n, "sequences_full") > 0 })
 		for i, s := range peers {
 			if records, _, _ := n.Sequences.size(); records != limit {

@@ -53,9 +53,7 @@ func (h *heirs) had(ports ...netip.AddrPort) {
 
 func (h *heirs) end(n *Node) {
 	h.Helper()
-	if err := n.Close(); err != nil {
-		h.Fatal(err)
-	}
+	rdstest.Must(h, n.Close())
 }
 
 // A node that starts takes in those who had ports before it takes in peers: what peers
@@ -77,9 +75,7 @@ func TestProgramsComeBeforePeers(t *testing.T) {
 		l.bind(n, two)
 		rdstest.Expect(t, a, "one")
 		t.Logf("received %v after the last port was bound", time.Since(began))
-		if got := rdstest.Counter(t, n, "recv_drop_no_sock"); got != 0 {
-			t.Errorf("%d messages dropped", got)
-		}
+		rdstest.WantCounter(t, n, "recv_drop_no_sock", 0)
 	})
 }
 
@@ -155,9 +151,7 @@ func TestClosedPortIsNotExpected(t *testing.T) {
 	h := newHeirs(t, l, config.WireAuto)
 	n := h.next()
 	s := l.bind(n, rdstest.AddrOf(h.at, 4000))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.Close())
 	h.end(n)
 	n = h.next()
 	if n.Local(h.at).expected(4000) || !isClosed(n.Succession.opened) {
@@ -179,9 +173,7 @@ func TestSequenceOutlivesTheNode(t *testing.T) {
 		rdstest.Expect(t, s, "before")
 		next := func(n *Node) uint64 {
 			p, err := n.Peer(n.Local(h.at), far.LocalAddrPort().Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			return p.NextRX(0)
 		}
 		rdstest.Eventually(t, "the number to be noted", func() bool { return next(n) > 0 })
@@ -237,9 +229,7 @@ func TestKeptIsNeverSuccess(t *testing.T) {
 				h.end(n)
 				const messages = 200
 				send := func(token uint64, to netip.AddrPort) {
-					if err := far.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, Data: make([]byte, 1000), Notify: true, Token: token}); err != nil {
-						t.Fatal(err)
-					}
+					rdstest.Must(t, far.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, Data: make([]byte, 1000), Notify: true, Token: token}))
 				}
 				for i := range uint64(messages) {
 					send(2*i, late)
@@ -264,10 +254,7 @@ func TestKeptIsNeverSuccess(t *testing.T) {
 					t.Errorf("keepers have %d messages", first)
 				}
 				s := l.bind(n, late)
-				for range messages {
-					m := rdstest.MustRecv(t, s)
-					m.Release()
-				}
+				rdstest.Drop(t, s, messages)
 				n.graceOver()
 				fates := map[bool]map[datagram.Status]int{true: {}, false: {}}
 				for range 2 * messages {
@@ -324,9 +311,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 		runtime.Gosched()
 	}
 	k.Queue.Mu.Unlock()
-	if err := <-bound; err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, <-bound)
 	for range receivers {
 		if <-found != s {
 			t.Error("a receiver has found nobody")

@@ -15,9 +15,7 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		s := halfOf(newLoopLab(t).bindOne(config.Node{}))
 		p, err := s.peerFor(rdstest.NewAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		p.Down.Store(false) // as if it were up: it may have all of the buffer
 		rdstest.GivingUp(t, &s.Writers, &s.Account, func(ctx context.Context) error { return s.charge(ctx, s.Share(p), 1, 1000, true) })
 	})

@@ -107,9 +107,7 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 		l := newLoopLab(t)
 		a, b := l.bind(l.node(config.Node{Logger: logA})), l.bind(l.node(config.Node{Logger: logB}))
 		lookA, lookB := watches(nodeOf(a)), watches(nodeOf(b))
-		if err := b.SetReadBuffer(1000); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.SetReadBuffer(1000))
 		const sender, receiver = "a port of a peer is congested, and messages wait", "a socket is congested: its application does not receive"
 		begun := time.Now()
 		for round := range 3 {

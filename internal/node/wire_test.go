@@ -137,9 +137,7 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 				wantTransport(t, a, b, c.then)
 				rdstest.MustSend(t, b, mine, []byte("back"))
 				rdstest.Expect(t, a, "back")
-				if m, err := b.TryRecv(); err == nil {
-					t.Errorf("one more: %v", &m)
-				}
+				rdstest.WantNothing(t, b)
 			})
 		})
 	}
@@ -152,14 +150,10 @@ func TestSetTransport(t *testing.T) {
 		l := newMemLab(t)
 		a, b := l.bind(l.node(config.Node{})), l.bind(l.node(config.Node{}))
 		other := l.bind(nodeOf(a))
-		if err := a.SetTransport(config.WireTCP); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetTransport(config.WireTCP))
 		exchange(t, a, b, "tcp") // although both speak XRC
 		exchange(t, other, b, "tcp")
-		if err := other.SetTransport(config.WireXRC); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, other.SetTransport(config.WireXRC))
 		to := b.LocalAddrPort()
 		rdstest.WantErr(t, "send", other.Send(rdstest.Background(t), to, nil), datagram.ErrNotSupported, syscall.EOPNOTSUPP)
 		rdstest.WantErr(t, "send again", other.TrySend(to, nil), datagram.ErrNotSupported)
@@ -172,9 +166,7 @@ func TestSetTransport(t *testing.T) {
 		rdstest.Expect(t, other, "myself")
 		rdstest.MustSend(t, b, other.LocalAddrPort(), []byte("inbound")) // receiving is not concerned
 		rdstest.Expect(t, other, "inbound")
-		if err := other.SetTransport(config.WireAuto); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, other.SetTransport(config.WireAuto))
 		rdstest.MustSend(t, other, to, []byte("any"))
 		rdstest.Expect(t, b, "any")
 
@@ -196,9 +188,7 @@ func TestForcedTransportThatThePeerLacks(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		l := newMemLab(t)
 		a, b := l.bind(l.node(config.Node{SendBuffer: 10_000, ReconnectMax: 20 * time.Millisecond})), l.bind(l.node(config.Node{Wire: config.WireTCP}))
-		if err := a.SetTransport(config.WireXRC); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetTransport(config.WireXRC))
 		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 10_000))
 		rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("it connects, too"))
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -207,18 +197,12 @@ func TestForcedTransportThatThePeerLacks(t *testing.T) {
 		if name, up := rdstest.TransportTo(t, nodeOf(a), b.LocalAddrPort().Addr()); name != "xrc" || up {
 			t.Errorf("served by %q, up %v", name, up)
 		}
-		if m, err := b.TryRecv(); err == nil {
-			t.Errorf("received %v", &m)
-		}
-		if m, err := a.TryRecv(); err == nil {
-			t.Errorf("received %v", &m)
-		}
+		rdstest.WantNothing(t, b)
+		rdstest.WantNothing(t, a)
 		if q := rdstest.Report(t, nodeOf(a)).SendQueue; len(q) != 1 || q[0].Bytes != 10_000 {
 			t.Errorf("send queue %+v", q)
 		}
-		if err := a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 		rdstest.WantErr(t, "full", a.Send(context.Background(), b.LocalAddrPort(), []byte("x")), os.ErrDeadlineExceeded)
 	})
 }
@@ -247,9 +231,7 @@ func TestConfiguredPeerConnectsByAnother(t *testing.T) {
 		if p := rdstest.Peers(n); p != 0 {
 			t.Errorf("%d peers", p)
 		}
-		if m, err := a.TryRecv(); err == nil {
-			t.Errorf("received %v", &m)
-		}
+		rdstest.WantNothing(t, a)
 	})
 }
 
@@ -260,9 +242,7 @@ func TestListenAgain(t *testing.T) {
 		b := l.bindOne(config.Node{Wire: config.WireXRC, ReconnectMax: 20 * time.Millisecond}) // its address is smaller: it dials
 		n, at := l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 4000)
 		taken, err := l.Sockets.Listen(rdstest.AddrOf(at.Addr(), l.Port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		for range 2 {
 			_, err = n.Bind(at)
 			rdstest.WantErr(t, "bind", err, datagram.ErrAddressInUse)

@@ -33,9 +33,7 @@ func TestBufferPassesToTheStack(t *testing.T) {
 				} else {
 					err = a.SendMessage(rdstest.Background(t), &out[0])
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				if m.Data != nil || m.Buf != nil {
 					t.Errorf("%d: the caller still has it", size)
 				}
@@ -82,9 +80,7 @@ func TestRefusedBufferStays(t *testing.T) {
 					t.Fatalf("%d: %v touched the data", size, c.e)
 				}
 			}
-			if err := a.TrySendMessage(&datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, a.TrySendMessage(&datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}))
 			rdstest.Expect(t, b, string(want))
 		}
 	})
@@ -114,9 +110,7 @@ func TestBufferRefusedForCongestionStays(t *testing.T) {
 				t.Errorf("%d bytes of %d messages charged", halfOf(s).Account.Bytes(), halfOf(s).Account.Messages())
 			}
 			m.Data = m.Data[:size]
-			if err := s.TrySendMessage(&datagram.Outgoing{To: s.LocalAddrPort(), Buffer: &m}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.TrySendMessage(&datagram.Outgoing{To: s.LocalAddrPort(), Buffer: &m}))
 			rdstest.Expect(t, s, string(want))
 			rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(s).Account.Messages() == 0 })
 		}
@@ -132,9 +126,7 @@ func TestShortenedBuffer(t *testing.T) {
 			m := a.AllocMessage(c.size)
 			want := fill(m.Data, c.size)[c.from:c.to]
 			m.Data = m.Data[c.from:c.to]
-			if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}))
 			rdstest.Expect(t, b, string(want))
 		}
 	})
@@ -153,9 +145,7 @@ func TestForwardedMessage(t *testing.T) {
 			for range 2 {
 				m := rdstest.MustRecv(t, b)
 				m.Data = m.Data[:size*2/3]
-				if err := b.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: c.LocalAddrPort(), Buffer: &m}); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, b.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: c.LocalAddrPort(), Buffer: &m}))
 				if m.Data != nil {
 					t.Error("still the caller's")
 				}
@@ -174,14 +164,10 @@ func TestBufferWithForeignData(t *testing.T) {
 		m := a.AllocMessage(10)
 		own := fill(make([]byte, 50_000), 1)
 		m.Data = own
-		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &m}))
 		rdstest.Expect(t, b, string(own))
 		plain := datagram.Message{Data: []byte("plain")}
-		if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &plain}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), Buffer: &plain}))
 		rdstest.Expect(t, b, "plain")
 	})
 }

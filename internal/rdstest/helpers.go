@@ -60,10 +60,36 @@ func Converse(ctx context.Context, a, b Socket, count int) error {
 	return nil
 }
 
-func MustSet(t testing.TB, err error) {
-	t.Helper()
+// Must ends a test that an error is not expected in.
+func Must(t testing.TB, err error) {
 	if err != nil {
+		t.Helper()
 		t.Fatal(err)
+	}
+}
+
+// NoError is Must, and the test goes on.
+func NoError(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
+	}
+}
+
+// WantCounter checks one of a node's counters.
+func WantCounter(t testing.TB, n interface{ List() []transport.Counter }, name string, want uint64) {
+	t.Helper()
+	if got := Counter(t, n, name); got != want {
+		t.Errorf("%s is %d, not %d", name, got, want)
+	}
+}
+
+// Drop takes n messages, whatever they are.
+func Drop(t testing.TB, s Socket, n int) {
+	t.Helper()
+	for range n {
+		m := MustRecv(t, s)
+		m.Release()
 	}
 }
 
@@ -139,9 +165,7 @@ func MustSend(t testing.TB, s Socket, to netip.AddrPort, data []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	if err := s.Send(ctx, to, data); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, s.Send(ctx, to, data))
 }
 
 func MustRecv(t testing.TB, s Socket) datagram.Message {
@@ -149,9 +173,7 @@ func MustRecv(t testing.TB, s Socket) datagram.Message {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	m, err := s.Recv(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return m
 }
 
@@ -169,9 +191,7 @@ func Expect(t testing.TB, s Socket, want string) {
 func ExpectNumber(t testing.TB, s Socket, number uint64) {
 	t.Helper()
 	m := MustRecv(t, s)
-	if err := Verify(m.Data, number); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, Verify(m.Data, number))
 	m.Release()
 }
 
@@ -316,9 +336,7 @@ func Write(c datagram.Cookie, v byte) *datagram.RDMA {
 func MustGetMR(t testing.TB, s Socket, mem []byte, flags datagram.MRFlags) datagram.Cookie {
 	t.Helper()
 	c, err := s.GetMR(mem, flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return c
 }
 
@@ -326,9 +344,7 @@ func MustGetMR(t testing.TB, s Socket, mem []byte, flags datagram.MRFlags) datag
 func MustGetMRFor(t testing.TB, s, dest Socket, mem []byte, flags datagram.MRFlags) datagram.Cookie {
 	t.Helper()
 	c, err := s.GetMRForDest(dest.LocalAddrPort(), mem, flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return c
 }
 
@@ -342,9 +358,7 @@ func Operate(t testing.TB, s Socket, to Socket, token uint64, o datagram.Outgoin
 func OperateAt(t testing.TB, s Socket, to netip.AddrPort, token uint64, o datagram.Outgoing) {
 	t.Helper()
 	o.To, o.Notify, o.Token = to, true, token
-	if err := s.SendMessage(Background(t), &o); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, s.SendMessage(Background(t), &o))
 }
 
 func WantNothing(t testing.TB, s Socket) {
@@ -433,9 +447,7 @@ func ExpectDespite(t testing.TB, s Socket, n uint64, lost bool) {
 		if err != nil {
 			t.Fatalf("message %d: %v", i, err)
 		}
-		if err := Verify(m.Data, i); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, Verify(m.Data, i))
 		m.Release()
 		i++
 	}

@@ -35,9 +35,7 @@ const (
 func ConnectionsBetween(t testing.TB, random *rand.Rand, a, b netip.Addr) (fds []int) {
 	t.Helper()
 	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	seen := make(map[[2]netip.AddrPort]bool)
 	for _, d := range dir {
 		fd, err := strconv.Atoi(d.Name())

@@ -55,9 +55,7 @@ func Start[N io.Closer](l *Lab, start func(config.Node) (N, error), cfg config.N
 		cfg.Transport = l.Net.Transport()
 	}
 	n, err := start(cfg)
-	if err != nil {
-		l.Fatal(err)
-	}
+	Must(l, err)
 	l.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -72,9 +70,7 @@ func Bind[S any](t testing.TB, n interface {
 		at = addr[0]
 	}
 	s, err := n.Bind(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return s
 }
 
@@ -85,16 +81,12 @@ func Serve[N any, S io.Closer](t testing.TB, serve func(N, config.Service) (S, e
 		cfg.Path = inProcess(t)
 	} else {
 		dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		cfg.Path = filepath.Join(dir, "s")
 	}
 	svc, err := serve(n, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { _ = svc.Close() })
 	return svc, cfg.Path
 }
@@ -103,9 +95,7 @@ func Serve[N any, S io.Closer](t testing.TB, serve func(N, config.Service) (S, e
 func Attach[C io.Closer](t testing.TB, dial func(path string) (C, error), path string) C {
 	t.Helper()
 	c, err := dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

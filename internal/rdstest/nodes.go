@@ -45,9 +45,7 @@ func Lent(t testing.TB, s *socket.Socket, n int, own bool) []byte {
 	t.Helper()
 	if own {
 		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		t.Cleanup(func() {
 			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
 				_ = syscall.Munmap(b)
@@ -56,9 +54,7 @@ func Lent(t testing.TB, s *socket.Socket, n int, own bool) []byte {
 		return b
 	}
 	m, err := s.AllocMemory(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { m.Release() })
 	return m.B
 }

@@ -51,9 +51,7 @@ func NewOpNet() *OpNet { return &OpNet{Net: loop.NewNetwork()} }
 func (n *OpNet) With(t testing.TB, cfg config.Node) config.Node {
 	t.Helper()
 	dev, err := mr.New(cfg.Memory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	if cfg.Transport == nil {
 		cfg.Transport = n.Net.Transport()
 	}

@@ -99,9 +99,7 @@ func (r *Raw) NextMap() *wire.CongestionMap {
 	r.Helper()
 	for {
 		h, b, err := r.Next()
-		if err != nil {
-			r.Fatal(err)
-		}
+		Must(r, err)
 		if h.IsCongestion() {
 			return (*wire.CongestionMap)(b)
 		}

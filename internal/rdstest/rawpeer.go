@@ -54,9 +54,7 @@ func (p *RawPeer) Dial(to netip.Addr) *Raw {
 		p.Fatalf("%v is not smaller than %v: make the raw peer first", p.Addr, to)
 	}
 	r, err := p.TryDial(to)
-	if err != nil {
-		p.Fatal(err)
-	}
+	Must(p, err)
 	return r
 }
 
@@ -86,9 +84,7 @@ type RawListener struct {
 func (p *RawPeer) Listen() RawListener {
 	p.Helper()
 	ln, err := p.raw.listen(netip.AddrPortFrom(p.Addr, p.port))
-	if err != nil {
-		p.Fatal(err)
-	}
+	Must(p, err)
 	p.Cleanup(func() { _ = ln.Close() })
 	return RawListener{p, ln}
 }
@@ -96,9 +92,7 @@ func (p *RawPeer) Listen() RawListener {
 func (l RawListener) Accept() *Raw {
 	l.Helper()
 	r, err := l.AcceptUntil(time.Now().Add(Patience))
-	if err != nil {
-		l.Fatal(err)
-	}
+	Must(l, err)
 	return r
 }
 

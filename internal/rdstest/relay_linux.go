@@ -62,9 +62,7 @@ func (r *Relay) Forward(xrc int) {
 
 func (p *RelayPort) listen(r *Relay) {
 	ln, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(p.At))
-	if err != nil {
-		r.Fatal(err)
-	}
+	Must(r, err)
 	p.ln = ln
 }
 
@@ -101,9 +99,7 @@ func (r *Relay) Drop(xrc int) {
 		if err == nil {
 			err = errors.Join(raw.Control(func(fd uintptr) { err = syscall.Listen(int(fd), 0) }), err)
 		}
-		if err != nil {
-			r.Fatal(err)
-		}
+		Must(r, err)
 		d := net.Dialer{Timeout: 100 * time.Millisecond}
 		for err == nil {
 			var c net.Conn

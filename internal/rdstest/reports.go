@@ -14,9 +14,7 @@ type reporter interface{ Info() (info.Report, error) }
 func Report(t testing.TB, n reporter) info.Report {
 	t.Helper()
 	report, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return report
 }
 

@@ -132,7 +132,7 @@ func TestWhyHandshake(t *testing.T) {
 func TestWhyCongested(t *testing.T) {
 	bubble(t, func(t *testing.T, host func(rds.Config) host, _ *rdstest.Lab) {
 		from, to := host(rds.Config{}), host(rds.Config{})
-		rdstest.MustSet(t, to.SetReadBuffer(1000))
+		rdstest.Must(t, to.SetReadBuffer(1000))
 		from.send(to.LocalAddrPort(), slices.Repeat([]int{500}, 100_000)...)
 		w := from.await(rds.CauseCongested, blocked)
 		if w.Local != from.LocalAddrPort() || w.Remote != to.LocalAddrPort() {
