@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/daemon"
@@ -18,9 +17,8 @@ import (
 
 // An application attaches again by itself. BindContext waits for that.
 func TestBindContextWaitsForTheDaemon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
+	bubble(t, func(t *testing.T, l *lab) {
+		n, svc, path := served(t, l, config.Node{}, config.Service{})
 		c, err := New(config.Client{Path: path, Reconnect: true})
 		rdstest.Must(t, err)
 		defer c.Close()

@@ -12,7 +12,7 @@ import (
 // A socket that is closed while it is bound at the next daemon leaves its port.
 func TestClosedWhileBoundAgain(t *testing.T) {
 	t.Parallel()
-	d, s, _ := newAttached(t)
+	d, s, _ := newAttached(t, newLoopLab(t))
 	half := clientHalfOf(s)
 	d.stop()
 	rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == 1 })

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -32,9 +31,7 @@ func filled(t testing.TB, s *socket.Socket, size int) (n int) {
 // A socket that lingers was still settled in its cell of the shared memory when
 // that was the next socket's, whose send buffer then counted both's messages.
 func TestLingeringSocketLeavesItsCell(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, _, path := served(t, l, config.Node{}, config.Service{})
 		c := dialed(t, path)
 		first := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -71,9 +68,7 @@ func careless(c *Client) { c.att.budget.account.SetLimit(0) }
 // What waits on the ring because its session is over its budget was accepted: a
 // close reports it, a cancel cancels it.
 func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, svc, path := served(t, l, config.Node{}, config.Service{SendBudget: 64 << 10})
 		c := dialed(t, path)
 		careless(c)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
@@ -20,9 +19,7 @@ import (
 // senders until less than half is left (net/rds/recv.c, rds_recv_rcvbuf_delta).
 // Others on the same connection go on meanwhile.
 func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		a, b := l.pair(config.Node{SendBuffer: 1 << 20})
 		a2 := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
 		b2 := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
@@ -93,9 +90,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 // that wait for a port hear of it: where they have nothing else queued nobody would ask
 // for the link that brings the next map.
 func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		near := l.node(config.Node{})
 		_, path := serving(t, near, config.Service{})
 		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))

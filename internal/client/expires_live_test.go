@@ -17,13 +17,11 @@ import (
 // expiring makes a socket of each provider on a node of the lab.
 func expiring(t *testing.T, in where, each func(t *testing.T, l *lab, bind func(config.Node) *socket.Socket)) {
 	t.Run("node", func(t *testing.T) {
-		t.Parallel()
 		in(t, func(t *testing.T, l *lab) {
 			each(t, l, l.bindOne)
 		})
 	})
 	t.Run("rdsd", func(t *testing.T) {
-		t.Parallel()
 		in(t, func(t *testing.T, l *lab) {
 			each(t, l, func(cfg config.Node) *socket.Socket {
 				_, _, path := served(t, l, cfg, config.Service{})

@@ -4,7 +4,6 @@ package client
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/node"
@@ -16,9 +15,7 @@ import (
 // What waits in the daemon behind a full connection expires there, and the rest keeps its
 // order.
 func TestExpiresInAFlow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		n, _, path := served(t, l, rarely(config.Node{PeerBudget: 50_000}), config.Service{})
 		s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
 		to := rdstest.Nowhere()
@@ -71,9 +68,7 @@ func TestExpiresInAFlow(t *testing.T) {
 // The kernel's sockets and daemons of earlier versions know no time limits, and a message
 // that has one is not sent without it.
 func TestTimeLimitsThatAreNotKnown(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, _, path := served(t, l, config.Node{}, config.Service{})
 		s, peer := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000)), l.bindOne(config.Node{})
 		rdstest.MustSend(t, s, peer.LocalAddrPort(), []byte("up"))

@@ -5,7 +5,6 @@ package client
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -16,9 +15,7 @@ import (
 // What a daemon takes from an application for a port that is full by then is held back: the
 // application hears of that without anything else happening.
 func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		near := l.node(config.Node{})
 		_, path := serving(t, near, config.Service{})
 		s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/daemon"
@@ -51,6 +52,13 @@ type lab struct{ rdstest.Lab }
 func newLab(t testing.TB) *lab { return &lab{rdstest.NewLab(t)} }
 
 func newLoopLab(t testing.TB) *lab { return &lab{rdstest.NewLoopLab(t)} }
+
+// bubble runs a test, beside others, with a time of its own, in a lab in memory.
+func bubble(t *testing.T, test func(t *testing.T, l *lab)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newLoopLab(t)) })
+}
 
 func (l *lab) node(cfg config.Node) *node.Node {
 	l.Helper()
@@ -176,8 +184,7 @@ func (r *received) good(t *testing.T, n uint64) {
 // forever is longer than a test.
 const forever = time.Hour
 
-func listenerLab(t *testing.T) (c *Client, a, b *socket.Socket, svc *daemon.Service) {
-	l := newLoopLab(t)
+func listenerLab(t *testing.T, l *lab) (c *Client, a, b *socket.Socket, svc *daemon.Service) {
 	_, svc, path := served(t, l, config.Node{}, config.Service{})
 	c = dialed(t, path)
 	return c, bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)), bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 200)), svc
@@ -191,9 +198,8 @@ func startBound(t *testing.T, d *restarted, s *socket.Socket) {
 }
 
 // newAttached is a socket that attaches again, and one of another host.
-func newAttached(t *testing.T) (d *restarted, s, far *socket.Socket) {
+func newAttached(t *testing.T, l *lab) (d *restarted, s, far *socket.Socket) {
 	t.Helper()
-	l := newLoopLab(t)
 	d, far = newRestarted(t, l), l.bindOne(config.Node{})
 	return d, bound(t, d.client(true), rdstest.AddrOf(rdstest.NewAddr(), 100)), far
 }

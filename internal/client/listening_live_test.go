@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/daemon"
@@ -32,9 +31,8 @@ func TestListeningReceiverIsWoken(t *testing.T) {
 		{"daemon lost", func(_ *Client, _ *socket.Socket, svc *daemon.Service) error { return svc.Close() }, datagram.ErrDaemonLost},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c, _, b, svc := listenerLab(t)
+			bubble(t, func(t *testing.T, l *lab) {
+				c, _, b, svc := listenerLab(t, l)
 				got := listener(t, c, b, forever)
 				rdstest.NoError(t, tt.end(c, b, svc))
 				rdstest.WantErr(t, "Recv", receivedWithin(t, got).err, tt.want)

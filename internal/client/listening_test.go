@@ -13,9 +13,8 @@ import (
 // A receiver that listens takes its message from the ring, and what comes while nobody
 // listens is found by the dispatcher, or by who looks.
 func TestReceiverListens(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, a, b, _ := listenerLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
+		c, a, b, _ := listenerLab(t, l)
 		for n := range uint64(50) {
 			turns := c.att.listening.turns.Load()
 			got := listener(t, c, b, forever)
@@ -38,12 +37,11 @@ func TestReceiverListens(t *testing.T) {
 // A receiver that listens without a message gives the place back, and has its message
 // all the same.
 func TestListenerIsRecalled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, a, b, _ := listenerLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
+		c, a, b, _ := listenerLab(t, l)
 		got := listener(t, c, b, lookLast)
-		l := &c.att.listening
-		rdstest.Eventually(t, "the dispatcher listens again", func() bool { return l.held.Load() && l.others.Load() == 1 })
+		place := &c.att.listening
+		rdstest.Eventually(t, "the dispatcher listens again", func() bool { return place.held.Load() && place.others.Load() == 1 })
 		rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(1, 64))
 		receivedWithin(t, got).good(t, 1)
 	})
@@ -52,9 +50,8 @@ func TestListenerIsRecalled(t *testing.T) {
 // Who waits while nobody listens has the dispatcher listen, however long it would
 // leave the place to receivers.
 func TestWaitersAreListenedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, a, b, _ := listenerLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
+		c, a, b, _ := listenerLab(t, l)
 		other := bound(t, c, rdstest.AddrOf(b.LocalAddrPort().Addr(), 201))
 		for n := range uint64(50) {
 			got := listener(t, c, b, forever)

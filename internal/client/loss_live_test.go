@@ -15,7 +15,7 @@ import (
 // has brought, and the socket waits for the next one.
 func TestDaemonEndsBeforeItsSocketIsUsed(t *testing.T) {
 	t.Parallel()
-	d, s, far := newAttached(t)
+	d, s, far := newAttached(t, newLoopLab(t))
 	half := clientHalfOf(s)
 	d.stop()
 	rdstest.Eventually(t, "the loss", func() bool { return half.Begun() == 1 })

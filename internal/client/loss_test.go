@@ -5,7 +5,6 @@ package client
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/datagram"
@@ -15,10 +14,9 @@ import (
 // receives one by one and to who receives many, and what earlier daemons have brought is no
 // concern of the next one, whenever it is taken.
 func TestLossIsToldInItsPlace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, l *lab) {
 		for _, many := range []bool{false, true} {
-			d, s, far := newAttached(t)
+			d, s, far := newAttached(t, l)
 			const each = 3
 			bring := func(daemon int) {
 				t.Helper()
@@ -74,9 +72,8 @@ func TestLossIsToldInItsPlace(t *testing.T) {
 // What an application takes after the end of a daemon and before it has another one is no
 // concern of that: its receive buffer is empty.
 func TestNextDaemonKnowsNothingOfWhatWasTakenBefore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d, s, far := newAttached(t)
+	bubble(t, func(t *testing.T, l *lab) {
+		d, s, far := newAttached(t, l)
 		for i := range 5 {
 			rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 1000))
 		}

@@ -5,7 +5,6 @@ package client
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/datagram"
@@ -14,9 +13,8 @@ import (
 // A call that was under way when a daemon ended reports that loss alone: that of the next
 // daemon is told by another call.
 func TestCallReportsTheLossOfItsOwnDaemon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d, s, _ := newAttached(t)
+	bubble(t, func(t *testing.T, l *lab) {
+		d, s, _ := newAttached(t, l)
 		half := clientHalfOf(s)
 		first := half.half.Load()
 		for losses := uint64(1); losses <= 2; losses++ {
@@ -37,9 +35,8 @@ func TestCallReportsTheLossOfItsOwnDaemon(t *testing.T) {
 // A socket that was bound at a daemon that has ended since is nobody's: whoever binds hears of
 // the loss, and the next daemon is not asked for it twice.
 func TestBoundTooEarly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d, s, _ := newAttached(t)
+	bubble(t, func(t *testing.T, l *lab) {
+		d, s, _ := newAttached(t, l)
 		half := clientHalfOf(s)
 		c, first := half.c, half.half.Load().att
 		d.stop()

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
@@ -20,9 +19,8 @@ import (
 // The numbers of peers that applications have looked up are given again when all others
 // were, and their applications have gone.
 func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1}, config.Service{Users: config.UserShares{Peers: ipc.MaxPeers}})
+	bubble(t, func(t *testing.T, l *lab) {
+		n, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{Users: config.UserShares{Peers: ipc.MaxPeers}})
 		n.SkipTo(ipc.MaxPeers - 4)
 		restBriefly(n)
 		here := rdstest.NewAddr()
@@ -64,9 +62,7 @@ func restBriefly(n *node.Node) {
 // meanwhile, but no message comes from another address than its sender's, and none is sent
 // to another one than the program says. RDS_LONG=1 has the whole table.
 func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		n, _, path := served(t, l, config.Node{}, config.Service{})
 		s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 5))
 		senders, slots := 40, uint32(8)

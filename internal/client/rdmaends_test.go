@@ -4,7 +4,6 @@ package client
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/ipc"
@@ -27,8 +26,7 @@ func opLab(t *testing.T) (l *lab, ops *rdstest.OpNet, n *node.Node, svc *daemon.
 // What waits when the peer comes back without RDMA fails, and so does what was
 // just about to be submitted.
 func TestClientPeerComesBackWithoutOperations(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		l, n, near, svc, c := opLab(t)
 		a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		b := l.bind(l.node(n.With(t, config.Node{})))
@@ -76,8 +74,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 
 // A completion for an operation that is not known changes nothing.
 func TestClientIgnoresUnknownOperations(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		_, _, _, _, c := opLab(t)
 		a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		h := clientHalfOf(a).half.Load()

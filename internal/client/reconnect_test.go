@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -72,9 +71,7 @@ func (b *blocked) fail(t testing.TB, in time.Duration, want error) {
 // With Reconnect what is blocked fails, once; then sockets go on at the next
 // daemon, with their addresses and options.
 func TestReconnect(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		d := newRestarted(t, l)
 		far := l.bindOne(config.Node{})
 		full := l.bindOne(config.Node{ReceiveBuffer: 1000})
@@ -159,9 +156,7 @@ func (b *blocked) keepsSettings(t *testing.T, c *Client, far *socket.Socket) {
 // Without Reconnect every later call fails, but what has been received stays.
 // What is blocked fails at once, which is before any timer of a Client could have it fail.
 func TestDaemonLost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		d := newRestarted(t, l)
 		far := l.bindOne(config.Node{})
 		c := d.client(false)
@@ -207,9 +202,7 @@ func TestDaemonLost(t *testing.T) {
 
 // A Client that looks for a daemon can be closed, and wakes who waits for one.
 func TestCloseWhileReconnecting(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		d := newRestarted(t, l)
 		c := d.client(true)
 		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -230,9 +223,7 @@ func TestCloseWhileReconnecting(t *testing.T) {
 // An address that another program has taken meanwhile is lost for good. The loss of the
 // daemon is told before, also to who asks late.
 func TestReconnectFindsItsAddressTaken(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		d := newRestarted(t, l)
 		s := bound(t, d.client(true), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		d.stop()
@@ -252,9 +243,7 @@ func TestReconnectFindsItsAddressTaken(t *testing.T) {
 // A daemon that was told to stop just after a program has attached to it binds no sockets
 // any more. That is not the end of the program's socket, which goes on at the next daemon.
 func TestReconnectToADaemonThatStops(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		d := newDrained(t, l)
 		c, far := d.client(true), l.bindOne(config.Node{})
 		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))

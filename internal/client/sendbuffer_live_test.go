@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
@@ -25,8 +24,7 @@ func TestSendBlocksUntil(t *testing.T) {
 		rdstest.Eventually(t, "the sender waits", func() bool { return halfOf(s).Writers.N.Load() > 0 })
 	}
 	t.Run("its context is canceled", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T, _ *lab) {
 			s, to := full(t)
 			ctx, cancel := context.WithCancel(context.Background())
 			got := make(chan error)
@@ -37,8 +35,7 @@ func TestSendBlocksUntil(t *testing.T) {
 		})
 	})
 	t.Run("its context was canceled before", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T, _ *lab) {
 			s, to := full(t)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -46,8 +43,7 @@ func TestSendBlocksUntil(t *testing.T) {
 		})
 	})
 	t.Run("the socket is closed", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T, _ *lab) {
 			s, to := full(t)
 			got := make(chan error)
 			for range 5 {
@@ -63,8 +59,7 @@ func TestSendBlocksUntil(t *testing.T) {
 		})
 	})
 	t.Run("the node is closed", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T, _ *lab) {
 			s, to := full(t)
 			got := make(chan error)
 			go func() { got <- s.Send(context.Background(), to, []byte("x")) }()

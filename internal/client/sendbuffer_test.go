@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -23,9 +22,7 @@ import (
 // (net/rds/send.c, rds_send_queue_rm), which for a host that is down is half the
 // buffer. POLLOUT is up as long as a host that is up may be sent to.
 func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		s, up := l.bindOne(config.Node{SendBuffer: 2 * 106496}), l.bindOne(config.Node{})
 		to := rdstest.Nowhere()
 		data := make([]byte, 60000)
@@ -72,9 +69,8 @@ func TestEmptyMessagesAreFree(t *testing.T) {
 // Messages for a peer that cannot be reached are bounded in memory whatever
 // their payload: 0-byte ones too.
 func TestPeerBudgetBoundsEmptyMessages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newLoopLab(t).bindOne(config.Node{PeerBudget: 100_000})
+	bubble(t, func(t *testing.T, l *lab) {
+		s := l.bindOne(config.Node{PeerBudget: 100_000})
 		to := rdstest.Nowhere()
 		n := 0
 		for ; n < 10000; n++ {
@@ -122,9 +118,7 @@ func TestRoomReturns(t *testing.T) {
 				name += ", to a blocked sender"
 			}
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					l := newLoopLab(t)
+				bubble(t, func(t *testing.T, l *lab) {
 					s := l.bindOne(config.Node{SendBuffer: 1000, ReconnectMax: 10 * time.Millisecond})
 					to := rdstest.Nowhere()
 					rdstest.MustSend(t, s, to, data)
@@ -169,9 +163,7 @@ func TestCloseReturnsRoomOfOtherSockets(t *testing.T) {
 // A send that ends while its socket is being closed gives back what it took once: the daemon
 // has closed the socket by then, and the session's budget has the room already.
 func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, path := serving(t, l.node(config.Node{}), config.Service{})
 		s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
 		h := s.half.Load()

@@ -21,13 +21,11 @@ import (
 func eachSender(t *testing.T, in where, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p provider, up *socket.Socket)) {
 	t.Helper()
 	t.Run("node", func(t *testing.T) {
-		t.Parallel()
 		in(t, func(t *testing.T, l *lab) {
 			test(t, l, l.node(cfg), l.bindOne(config.Node{}))
 		})
 	})
 	t.Run("application", func(t *testing.T) {
-		t.Parallel()
 		in(t, func(t *testing.T, l *lab) {
 			_, _, path := served(t, l, cfg, scfg)
 			test(t, l, dialed(t, path), l.bindOne(config.Node{}))

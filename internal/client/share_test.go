@@ -4,7 +4,6 @@ package client
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -18,9 +17,7 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"small": 1000, "large": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				l := newLoopLab(t)
+			bubble(t, func(t *testing.T, l *lab) {
 				_, svc, path := served(t, l, config.Node{SendBuffer: 8 << 20}, config.Service{})
 				c := dialed(t, path)
 				up := l.bindOne(config.Node{})

@@ -5,7 +5,6 @@ package client
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -14,9 +13,8 @@ import (
 
 // A sender that gives up when it has just been told of room passes that on.
 func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, path := serving(t, newLoopLab(t).node(config.Node{}), config.Service{})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, path := serving(t, l.node(config.Node{}), config.Service{})
 		s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
 		h := s.half.Load()
 		d := &destination{h.att, s.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says

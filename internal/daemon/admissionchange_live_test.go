@@ -40,7 +40,6 @@ func admit(t testing.TB, n *node.Node, a config.Admission) {
 // admitting makes a socket of each provider, and returns its node too.
 func admitting(t *testing.T, in where, each func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node))) {
 	t.Run("node", func(t *testing.T) {
-		t.Parallel()
 		in(t, func(t *testing.T, l *lab) {
 			each(t, l, func(cfg config.Node) (*socket.Socket, *node.Node) {
 				n := l.node(cfg)
@@ -49,7 +48,6 @@ func admitting(t *testing.T, in where, each func(t *testing.T, l *lab, bind func
 		})
 	})
 	t.Run("rdsd", func(t *testing.T) {
-		t.Parallel()
 		in(t, func(t *testing.T, l *lab) {
 			each(t, l, func(cfg config.Node) (*socket.Socket, *node.Node) {
 				n, _, path := served(t, l, cfg, config.Service{})

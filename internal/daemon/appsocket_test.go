@@ -5,7 +5,6 @@ package daemon
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
@@ -15,9 +14,7 @@ import (
 // A port that is congested again while the one who has just cleared it has not come to
 // say so is watched: the application rings when it has taken what there is.
 func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		svc, path := serving(t, l.node(config.Node{}), config.Service{})
 		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		rdstest.Must(t, a.SetReadBuffer(10_000))

@@ -14,7 +14,6 @@ import (
 // An application and its daemon can be in one bubble: neither waits in the system, so that time
 // passes only when there is nothing to do.
 func TestSessionInProcess(t *testing.T) {
-	t.Parallel()
 	bubble(t, func(t *testing.T, l *lab) {
 		_, svc, path := served(t, l, config.Node{}, config.Service{})
 		c := dialed(t, path)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,9 +39,8 @@ func TestSessionLimits(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]config.Service{"all": {MaxSessions: 2}, "of a user": {MaxSessionsPerUID: 2}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				_, svc, path := served(t, newLoopLab(t), config.Node{}, cfg)
+			bubble(t, func(t *testing.T, l *lab) {
+				_, svc, path := served(t, l, config.Node{}, cfg)
 				a, b := dialed(t, path), dialed(t, path)
 				_, err := client.Dial(path)
 				rdstest.WantErr(t, "the third", err, datagram.ErrTooMany, syscall.EMFILE)
@@ -63,9 +61,8 @@ func TestSessionLimits(t *testing.T) {
 }
 
 func TestSocketLimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{MaxSockets: 2})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, _, path := served(t, l, config.Node{}, config.Service{MaxSockets: 2})
 		a, b := dialed(t, path), dialed(t, path)
 		at := rdstest.NewAddr()
 		s := bound(t, a, rdstest.AddrOf(at, 0))
@@ -80,10 +77,9 @@ func TestSocketLimit(t *testing.T) {
 }
 
 func TestPortRules(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, l *lab) {
 		uid := uint32(os.Getuid())
-		_, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{Ports: []config.PortRule{
+		_, svc, path := served(t, l, config.Node{}, config.Service{Ports: []config.PortRule{
 			{First: 100, Last: 199, UIDs: []uint32{uid + 1}},
 			{First: 150, Last: 150, UIDs: []uint32{uid}},
 			{First: 200, Last: 200, GIDs: []uint32{uint32(os.Getgid())}},
@@ -116,12 +112,11 @@ func TestPortRules(t *testing.T) {
 
 // A daemon with Addresses serves them and no other.
 func TestAddressRule(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, l *lab) {
 		at := rdstest.NewAddr()
 		cfg := config.Node{}
 		cfg.Addresses = append(cfg.Addresses, at)
-		_, _, path := served(t, newLoopLab(t), cfg, config.Service{})
+		_, _, path := served(t, l, cfg, config.Service{})
 		c := dialed(t, path)
 		bound(t, c, rdstest.AddrOf(at, 100))
 		_, err := c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -131,9 +126,7 @@ func TestAddressRule(t *testing.T) {
 
 // A daemon that drains takes nobody and nothing new; sessions go on until it closes.
 func TestDraining(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		n, svc, path := served(t, l, config.Node{Linger: 20 * time.Millisecond}, config.Service{})
 		c := dialed(t, path)
 		s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -160,10 +153,8 @@ func TestDraining(t *testing.T) {
 // What a daemon that drains gives up is logged for each peer: what peers have not
 // acknowledged, and what was received and nobody took.
 func TestDrainLogsWhatIsLeft(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, l *lab) {
 		core, logs := observer.New(zap.WarnLevel)
-		l := newLoopLab(t)
 		n, svc, path := served(t, l, config.Node{Linger: 20 * time.Millisecond, Logger: zap.New(core)}, config.Service{})
 		sender := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		dead := rdstest.Nowhere()
@@ -201,9 +192,8 @@ func TestDrainLogsWhatIsLeft(t *testing.T) {
 
 // Info through a Client is the daemon's, sessions and all, however long.
 func TestClientInfo(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		n, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{})
+	bubble(t, func(t *testing.T, l *lab) {
+		n, _, path := served(t, l, config.Node{}, config.Service{})
 		c := dialed(t, path)
 		at := rdstest.NewAddr()
 		const count = 400 // more than one part of a report

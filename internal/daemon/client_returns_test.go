@@ -5,7 +5,6 @@ package daemon
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
@@ -17,9 +16,7 @@ import (
 // ring, goes on receiving from others: the memory it returns is taken all the
 // same.
 func TestStuckSendsDoNotStopReceiving(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		n, svc, path := served(t, l, config.Node{}, config.Service{ReceiveArena: 1 << 20})
 		c := dialed(t, path)
 		shrink(budget(lastSession(svc), 1<<20), 1<<20)
@@ -57,9 +54,7 @@ func TestStuckSendsDoNotStopReceiving(t *testing.T) {
 // Memory that is returned when the ring is full is given back when the daemon has taken
 // what is there, even if the application then only receives.
 func TestReturnsThatFoundTheRingFull(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, svc, path := served(t, l, config.Node{}, config.Service{})
 		a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		b := l.bind(l.node(config.Node{}))

@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -15,9 +14,8 @@ import (
 // What a daemon that stops does not take is submitted to the next one, in order and in
 // front of what is sent later; not by an application that does not attach again.
 func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d, s, far := newAttached(t, newLoopLab(t), true)
+	bubble(t, func(t *testing.T, l *lab) {
+		d, s, far := newAttached(t, l, true)
 		stays := bound(t, d.client(false), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		rdstest.MustSend(t, s, far.LocalAddrPort(), rdstest.Payload(0, 10))
 		rdstest.Drop(t, far, 1)
@@ -53,10 +51,9 @@ func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 // may have sent is not: that ends with StatusDropped, as all does of an application that
 // does not attach again.
 func TestKilledDaemonsSubmissions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, l *lab) {
 		for _, again := range []bool{true, false} {
-			d, s, far := newAttached(t, newLoopLab(t), again)
+			d, s, far := newAttached(t, l, again)
 			send := func(token uint64, size int) {
 				o := datagram.Outgoing{To: far.LocalAddrPort(), Data: rdstest.Payload(token, size), Notify: true, Token: token}
 				rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))

@@ -10,7 +10,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/client"
@@ -31,8 +30,7 @@ func opService(t testing.TB, l *lab, n *opNet, scfg config.Service) (*Service, *
 // Only memory of AllocMemory, of the same daemon and the same process, can be
 // used, and that is bounded.
 func TestClientMemory(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		l, n := newOpLab(t)
 		svc, c := opService(t, l, n, config.Service{MemoryArena: 1 << 20})
 		a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -84,10 +82,8 @@ func TestClientMemory(t *testing.T) {
 
 // A daemon whose transport has no RDMA, and a peer that has none.
 func TestClientWithoutOperations(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		plain := newLoopLab(t)
-		_, path := serving(t, plain.node(config.Node{}), config.Service{})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, path := serving(t, l.node(config.Node{}), config.Service{})
 		s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		one := []byte{1}
 		_, err := s.AllocMemory(1)
@@ -123,8 +119,7 @@ func TestClientWithoutOperations(t *testing.T) {
 // The end of a daemon drops operations and ends regions. Its memory is of no use
 // to the next one.
 func TestOperationsEndWithTheDaemon(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		l, n := newOpLab(t)
 		svc, path := serving(t, n.node(l, config.Node{}), config.Service{})
 		d := &restarted{t, svc.node, svc, path}
@@ -210,8 +205,7 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 		{"close", func(s *socket.Socket, _ netip.AddrPort) error { return s.Close() }},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T, _ *lab) {
 				l, n := newOpLab(t)
 				svc, c := opService(t, l, n, config.Service{})
 				a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -256,8 +250,7 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 // An operation is canceled while a link is offered it, and the link has no room: nobody
 // has its memory, and its application hears of that and gets its budget back.
 func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		l, n := newOpLab(t)
 		svc, c := opService(t, l, n, config.Service{})
 		a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
@@ -292,8 +285,7 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 
 // A link that does not give memory back makes Close fail, and keeps the pages.
 func TestClientCloseWithMemoryThatIsStuck(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		l, n := newOpLab(t)
 		svc, c := opService(t, l, n, config.Service{})
 		a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))

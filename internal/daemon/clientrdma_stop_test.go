@@ -5,7 +5,6 @@ package daemon
 import (
 	"bytes"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -63,8 +62,7 @@ func (p *stopping) isReused() bool {
 // An application hears of the end of a daemon when the memory of its operations is its
 // own again: what a peer has behind a message is never what was put there afterwards.
 func TestEndOfTheDaemonIsHeardBehindOperations(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		p := newStopping(t)
 		if rdstest.Holds(20*time.Millisecond, p.isReused) {
 			t.Error("the application has heard, and the link has its memory")
@@ -80,8 +78,7 @@ func TestEndOfTheDaemonIsHeardBehindOperations(t *testing.T) {
 
 // Operations that do not end keep no daemon: their links are ended, and they with them.
 func TestEndOfTheDaemonCutsOperations(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		p := newStopping(t)
 		<-p.reused
 		if p.net.Held() > 0 {
@@ -97,8 +94,7 @@ func TestEndOfTheDaemonWithMemoryThatIsStuck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for 15 s: run without -short")
 	}
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		p := newStopping(t)
 		p.net.Set(func() { p.net.Late = true })
 		<-p.over

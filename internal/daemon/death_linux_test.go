@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
@@ -13,9 +12,7 @@ import (
 // A session that ends while one of its sockets is being closed counts once, and until the
 // socket has ended.
 func TestSessionThatEndsBetweenTwoStepsOfAClose(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, svc, path := served(t, l, config.Node{}, config.Service{})
 		bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 		live := func() int {

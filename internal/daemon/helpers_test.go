@@ -186,9 +186,10 @@ func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
 	return rdstest.Bind(t, p, a)
 }
 
-// bubble runs a test with a time of its own, in a lab in memory.
+// bubble runs a test, beside others, with a time of its own, in a lab in memory.
 func bubble(t *testing.T, test func(t *testing.T, l *lab)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { test(t, newLoopLab(t)) })
 }
 

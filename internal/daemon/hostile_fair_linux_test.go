@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
@@ -15,7 +14,6 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/loop"
 )
 
 // valve is a transport whose links take nothing while it is shut.
@@ -86,12 +84,8 @@ func floodBudget(t *testing.T, x *session, s *socket.Socket, to netip.AddrPort) 
 // What a flooding session has queued for a link that stalls is not before the
 // messages of others: they wait for 256 KiB and a quantum at most.
 func TestFairShareOfALink(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		network := loop.NewNetwork()
-		l := newLoopLab(t)
-		l.Net = network
-		v := &valve{Transport: network.Transport()}
+	bubble(t, func(t *testing.T, l *lab) {
+		v := &valve{Transport: l.Net.Transport()}
 		_, svc, path := served(t, l, config.Node{Transport: v}, config.Service{})
 		to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
 		c1 := dialed(t, path)
@@ -127,9 +121,7 @@ func TestFairShareOfALink(t *testing.T) {
 // A session that floods a peer nobody reaches stops at its budget, does not
 // hinder others, and leaves nothing with that peer.
 func TestFloodOfAPeerThatIsAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		n, svc, path := served(t, l, config.Node{PeerBudget: 1 << 20}, config.Service{})
 		to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
 		here, nobody := rdstest.NewAddr(), rdstest.NewAddr()
@@ -180,10 +172,8 @@ func TestCellOfALingeringSocket(t *testing.T) {
 // A drain waits for what an application has sent that is gone.
 func TestDrainAfterDeath(t *testing.T) {
 	t.Parallel()
-	network := loop.NewNetwork()
 	l := newLoopLab(t)
-	l.Net = network
-	v := &valve{Transport: network.Transport()}
+	v := &valve{Transport: l.Net.Transport()}
 	_, svc, path := served(t, l, config.Node{Transport: v, Linger: rdstest.Patience}, config.Service{})
 	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
 	e := intrude(t, path)

@@ -5,7 +5,6 @@ package daemon
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/datagram"
@@ -14,8 +13,7 @@ import (
 // A socket with a refusal has one operation under way until one succeeds; others of its host, and
 // its own towards other peers, go on.
 func TestOneOperationAfterARefusal(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		l, n := newOpLab(t)
 		a, b := n.pair(l)
 		c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)

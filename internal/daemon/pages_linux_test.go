@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -21,9 +20,8 @@ import (
 // user's applications get no more, and go on with what they have; what others send them
 // waits. All of it is there again when the memory is given back.
 func TestTouchedPagesOfAUser(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1, SendBuffer: 64 << 20}, config.Service{Users: config.UserShares{Memory: 6 << 20}})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, svc, path := served(t, l, config.Node{Linger: -1, SendBuffer: 64 << 20}, config.Service{Users: config.UserShares{Memory: 6 << 20}})
 		c, other := dialed(t, path), dialed(t, path)
 		here := rdstest.NewAddr()
 		s, to := bound(t, c, rdstest.AddrOf(here, 5)), bound(t, other, rdstest.AddrOf(here, 6))

@@ -5,7 +5,6 @@ package daemon
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -16,9 +15,7 @@ import (
 // The same between two addresses of one node: what the socket had is a success, and what
 // waited for room in it is refused, as nobody has got it.
 func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
 		from, full := l.bind(n), l.bind(n)
 		out := make([]datagram.Outgoing, 100)

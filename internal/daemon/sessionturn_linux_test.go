@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -150,9 +149,7 @@ func TestATurnIsBounded(t *testing.T) {
 // While a call holds a session's lock its event loop serves others, and the submissions are taken
 // when the lock is free, though nobody rings any more.
 func TestLoopDoesNotWaitForASession(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, func(t *testing.T, l *lab) {
 		_, svc, path := served(t, l, config.Node{}, config.Service{})
 		a, b := rdstest.NewAddr(), rdstest.NewAddr()
 		c1 := dialed(t, path)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
@@ -19,9 +18,8 @@ import (
 // A user's applications share peers: what is beyond the share is refused, what exists is
 // not, and all is given back with the sessions.
 func TestPeersOfAUser(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1}, config.Service{Users: config.UserShares{Peers: 3}})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{Users: config.UserShares{Peers: 3}})
 		here := rdstest.NewAddr()
 		a, b := dialed(t, path), dialed(t, path)
 		first, second := bound(t, a, rdstest.AddrOf(here, 5)), bound(t, b, rdstest.AddrOf(here, 6))
@@ -45,9 +43,8 @@ func TestPeersOfAUser(t *testing.T) {
 
 // Sockets count until they have ended, by address and in all.
 func TestSocketsOfAUser(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, svc, path := served(t, newLoopLab(t), config.Node{}, config.Service{Users: config.UserShares{Sockets: 3, Addresses: 2}})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, svc, path := served(t, l, config.Node{}, config.Service{Users: config.UserShares{Sockets: 3, Addresses: 2}})
 		c := dialed(t, path)
 		here, there := rdstest.NewAddr(), rdstest.NewAddr()
 		s := bound(t, c, rdstest.AddrOf(here, 5))
@@ -68,9 +65,8 @@ func TestSocketsOfAUser(t *testing.T) {
 
 // Who is exempt has no shares.
 func TestExemptUser(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{Users: config.UserShares{Sockets: 1, Peers: 1, Exempt: []uint32{uint32(os.Getuid())}}})
+	bubble(t, func(t *testing.T, l *lab) {
+		_, _, path := served(t, l, config.Node{}, config.Service{Users: config.UserShares{Sockets: 1, Peers: 1, Exempt: []uint32{uint32(os.Getuid())}}})
 		c := dialed(t, path)
 		here := rdstest.NewAddr()
 		s := bound(t, c, rdstest.AddrOf(here, 5))
@@ -83,8 +79,7 @@ func TestExemptUser(t *testing.T) {
 
 // A report of a user's own has nothing of anybody else.
 func TestReportOfAUser(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *lab) {
 		mine, theirs, node := info.Whose{App: true, UID: 7}, info.Whose{App: true, UID: 0}, info.Whose{}
 		at, remote, other := rdstest.AddrOf(rdstest.NewAddr(), 1), rdstest.NewAddr(), rdstest.NewAddr()
 		conns := func(r netip.Addr, users ...uint32) info.Connection {
