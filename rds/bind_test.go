@@ -10,21 +10,6 @@ import (
 	"github.com/rds-go/rds/internal/rdstest"
 )
 
-func TestBindPicksFreePorts(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n := l.node(Config{})
-	addr := rdstest.NewAddr()
-	seen := make(map[uint16]bool)
-	for range 3000 {
-		p := l.bind(n, netip.AddrPortFrom(addr, 0)).LocalAddrPort().Port()
-		if p < 2 || seen[p] {
-			t.Fatalf("port %d, seen before: %v", p, seen[p])
-		}
-		seen[p] = true
-	}
-}
-
 // The search skips 0 and 1 and ends when nothing is free (net/rds/bind.c,
 // rds_add_bound).
 func TestBindRunsOutOfPorts(t *testing.T) {
@@ -48,16 +33,6 @@ func TestBindRunsOutOfPorts(t *testing.T) {
 	if got := l.bind(n, netip.AddrPortFrom(addr, 0)).LocalAddrPort(); got != port {
 		t.Errorf("bound %v, the free one is %v", got, port)
 	}
-}
-
-func TestPortIsFreeAfterClose(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n := l.node(Config{})
-	s := l.bind(n)
-	at := s.LocalAddrPort()
-	rdstest.Must(t, s.Close())
-	l.bind(n, at)
 }
 
 func TestAddressesAreReportedUnmapped(t *testing.T) {

@@ -4,90 +4,14 @@ package rds
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
 )
-
-// Errors of sendmsg(2) on an RDS socket (net/rds/send.c, rds_sendmsg).
-func TestSendRefusals(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
-		n := l.node(Config{})
-		s := l.bind(n)
-		six := l.bind(n, netip.MustParseAddrPort("[fd00::1]:4000"))
-		other := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
-		small := l.bind(n)
-		rdstest.Must(t, small.SetWriteBuffer(1000))
-		big := make([]byte, MaxMessage+1)
-		for _, c := range []struct {
-			name string
-			s    *Socket
-			to   string
-			data []byte
-			want []error
-		}{
-			{"no destination", s, "", nil, []error{ErrNotConnected, syscall.ENOTCONN}},
-			{"wildcard", s, "0.0.0.0:4000", nil, []error{ErrInvalid, syscall.EINVAL}},
-			{"multicast", s, "239.1.1.1:4000", nil, []error{ErrInvalid, syscall.EINVAL}},
-			{"broadcast", s, "255.255.255.255:4000", nil, []error{ErrInvalid, syscall.EINVAL}},
-			{"IPv6 from IPv4", s, "[fd00::2]:4000", nil, []error{ErrNotSupported, syscall.EOPNOTSUPP}},
-			{"IPv4 from IPv6", six, other.String(), nil, []error{ErrNotSupported, syscall.EOPNOTSUPP}},
-			{"longer than 1 MiB", s, other.String(), big, []error{ErrMessageTooLong, syscall.EMSGSIZE}},
-			{"longer than the send buffer", small, other.String(), big[:1001], []error{ErrMessageTooLong, syscall.EMSGSIZE}},
-		} {
-			var to netip.AddrPort
-			if c.to != "" {
-				to = netip.MustParseAddrPort(c.to)
-			}
-			rdstest.WantErr(t, c.name+", Send", c.s.Send(rdstest.Background(t), to, c.data), c.want...)
-			rdstest.WantErr(t, c.name+", TrySend", c.s.TrySend(to, c.data), c.want...)
-			_, err := c.s.WriteToAddrPort(c.data, to)
-			rdstest.WantErr(t, c.name+", WriteToAddrPort", err, c.want...)
-			k, err := c.s.SendBatch(rdstest.Background(t), []Outgoing{{To: to, Data: c.data}})
-			rdstest.WantErr(t, c.name+", SendBatch", err, c.want...)
-			if k != 0 {
-				t.Errorf("%s: SendBatch accepted %d", c.name, k)
-			}
-		}
-		// A refusal costs no room: exactly the buffer's size still fits.
-		rdstest.NoError(t, small.TrySend(other, big[:1000]))
-		if err := s.TrySend(netip.AddrPortFrom(s.LocalAddrPort().Addr(), 9), big[:MaxMessage]); err != nil {
-			t.Errorf("1 MiB: %v", err)
-		}
-	})
-}
-
-// Errors of connect(2) (net/rds/af_rds.c, rds_connect).
-func TestConnectRefusals(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	s := l.bind(l.node(Config{}))
-	for _, c := range []struct {
-		name string
-		to   netip.AddrPort
-		want syscall.Errno
-	}{
-		{"wildcard", netip.MustParseAddrPort("0.0.0.0:4000"), syscall.EDESTADDRREQ},
-		{"nothing", netip.AddrPort{}, syscall.EDESTADDRREQ},
-		{"multicast", netip.MustParseAddrPort("224.0.0.1:4000"), syscall.EINVAL},
-		{"broadcast", netip.MustParseAddrPort("255.255.255.255:4000"), syscall.EINVAL},
-		{"IPv6", netip.MustParseAddrPort("[fd00::1]:4000"), syscall.EOPNOTSUPP},
-	} {
-		rdstest.WantErr(t, c.name, s.Connect(c.to), c.want)
-		if got := s.RemoteAddrPort(); got.IsValid() {
-			t.Errorf("%s: destination is now %v", c.name, got)
-		}
-	}
-	_, err := s.Write([]byte("x"))
-	rdstest.WantErr(t, "Write", err, ErrNotConnected, syscall.ENOTCONN)
-}
 
 func TestCallsAfterClose(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
@@ -119,8 +43,8 @@ func TestCallsAfterClose(t *testing.T) {
 		} {
 			rdstest.WantErr(t, c.name, c.call(), net.ErrClosed)
 		}
-		if ev := s.Poll(); ev != PollHup {
-			t.Errorf("Poll %#x", ev)
+		if ev, to := s.Poll(), s.RemoteAddrPort(); ev != PollHup || to.IsValid() {
+			t.Errorf("Poll %#x, connected to %v", ev, to)
 		}
 	})
 }
@@ -144,22 +68,6 @@ func TestCallsAfterNodeClose(t *testing.T) {
 	})
 }
 
-func TestNonBlockingErrors(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	s := l.bind(l.node(Config{}))
-	_, err := s.TryRecv()
-	rdstest.WantErr(t, "TryRecv", err, ErrWouldBlock, syscall.EAGAIN)
-	_, err = s.TryRecvBatch(make([]Message, 3))
-	rdstest.WantErr(t, "TryRecvBatch", err, ErrWouldBlock, syscall.EAGAIN)
-	_, _, err = s.ReadMessage(nil, DontWait)
-	rdstest.WantErr(t, "ReadMessage", err, ErrWouldBlock, syscall.EAGAIN)
-	var oe *OpError
-	if errors.As(err, &oe) && (oe.Timeout() || !oe.Temporary()) {
-		t.Errorf("Timeout %v, Temporary %v", oe.Timeout(), oe.Temporary())
-	}
-}
-
 func TestSocketOptionRefusals(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)
@@ -180,6 +88,10 @@ func TestSocketOptionRefusals(t *testing.T) {
 		rdstest.WantErr(t, "WriteTo nil", err, ErrNotConnected, syscall.ENOTCONN)
 		_, err = s.WriteTo(nil, &net.UnixAddr{Name: "x"})
 		rdstest.WantErr(t, "WriteTo a file", err, ErrInvalid, syscall.EINVAL)
+		_, err = s.Write(nil)
+		rdstest.WantErr(t, "Write", err, ErrNotConnected, syscall.ENOTCONN)
+		six := l.bind(nodeOf(s), netip.MustParseAddrPort("[fd00::1]:4000"))
+		rdstest.WantErr(t, "IPv4 from IPv6", six.TrySend(s.LocalAddrPort(), nil), ErrNotSupported, syscall.EOPNOTSUPP)
 	})
 }
 
@@ -227,21 +139,4 @@ func TestErrorClasses(t *testing.T) {
 			t.Errorf("%v: not Temporary %v", c.err, c.temporary)
 		}
 	}
-}
-
-func TestDeadlineInThePast(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
-		s := l.bind(l.node(Config{}))
-		_ = s.SetReadDeadline(time.Unix(1, 0))
-		_, _, err := s.ReadFromAddrPort(nil)
-		rdstest.WantErr(t, "read", err, os.ErrDeadlineExceeded)
-		var ne net.Error
-		if !errors.As(err, &ne) || !ne.Timeout() {
-			t.Errorf("%v is no timeout", err)
-		}
-		_ = s.SetReadDeadline(time.Time{})
-		rdstest.MustSend(t, s, s.LocalAddrPort(), []byte("x"))
-		rdstest.Expect(t, s, "x")
-	})
 }

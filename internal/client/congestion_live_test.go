@@ -138,5 +138,8 @@ func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 		if err := s.TrySend(netip.AddrPortFrom(to.Addr(), to.Port()+1), rdstest.Payload(1, 500)); !errors.Is(err, datagram.ErrWouldBlock) {
 			t.Errorf("to another port: %v", err)
 		}
+		if n := full() - before; n != 1 {
+			t.Errorf("that counts as %d of a full send buffer", n)
+		}
 	})
 }

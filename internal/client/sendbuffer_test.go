@@ -6,50 +6,30 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
 
-// The test looks at what was queued before: the last message may pass the limit
-// (net/rds/send.c, rds_send_queue_rm), which for a host that is down is half the
-// buffer. POLLOUT is up as long as a host that is up may be sent to.
-func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
+// A send that waits for room ends with its node, and does not wait if its context has ended.
+func TestSendThatWaitsForRoomEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, l *lab) {
-		s, up := l.bindOne(config.Node{SendBuffer: 2 * 106496}), l.bindOne(config.Node{})
-		to := rdstest.Nowhere()
-		data := make([]byte, 60000)
-		for i := range 2 {
-			if s.Poll()&datagram.PollOut == 0 {
-				t.Errorf("no POLLOUT before message %d", i)
-			}
-			if err := s.TrySend(to, data); err != nil {
-				t.Fatalf("message %d: %v", i, err)
-			}
-		}
-		if s.Poll()&datagram.PollOut == 0 {
-			t.Error("no POLLOUT although only one host has its share")
-		}
-		rdstest.MustSend(t, s, up.LocalAddrPort(), data)
-		rdstest.Eventually(t, "the message to a host that is up to be settled", func() bool { return halfOf(s).Account.Bytes() == 120000 })
-		rdstest.WantErr(t, "third message", s.TrySend(to, data), datagram.ErrWouldBlock, syscall.EAGAIN)
-		rdstest.WantErr(t, "a byte", s.TrySend(to, data[:1]), datagram.ErrWouldBlock, syscall.EAGAIN)
-		rdstest.WantErr(t, "an empty message", s.TrySend(to, nil), datagram.ErrWouldBlock, syscall.EAGAIN)
-		rdstest.WantCounter(t, nodeOf(s), "send_queue_full", 3)
-		info, _ := nodeOf(s).Info()
-		if got := info.Sockets[0].SendQueued; got != 120000 {
-			t.Errorf("%d bytes queued", got)
-		}
-		rdstest.Must(t, s.SetWriteBuffer(2*120001))
-		if s.Poll()&datagram.PollOut == 0 || s.TrySend(to, data) != nil {
-			t.Error("a larger buffer has no room")
+		s, to := l.bindOne(config.Node{SendBuffer: 10}), rdstest.Nowhere()
+		rdstest.MustSend(t, s, to, make([]byte, 10))
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		rdstest.WantErr(t, "Send", s.Send(ctx, to, []byte("x")), context.Canceled)
+		got := make(chan error)
+		go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
+		rdstest.Eventually(t, "the sender waits", func() bool { return halfOf(s).Writers.N.Load() > 0 })
+		_ = nodeOf(s).Close()
+		if err := <-got; !rdstest.Closed(err) {
+			t.Error(err)
 		}
 	})
 }
@@ -93,49 +73,6 @@ func TestPeerBudgetBoundsEmptyMessages(t *testing.T) {
 			t.Errorf("after the cancel: %v", err)
 		}
 	})
-}
-
-func TestRoomReturns(t *testing.T) {
-	t.Parallel()
-	data := make([]byte, 1000)
-	for _, c := range []struct {
-		name string
-		how  func(t *testing.T, l *lab, s *socket.Socket, to netip.AddrPort)
-	}{
-		{"when acknowledged", func(t *testing.T, l *lab, s *socket.Socket, to netip.AddrPort) {
-			l.bind(l.node(config.Node{}), to)
-		}},
-		{"when canceled", func(t *testing.T, _ *lab, s *socket.Socket, to netip.AddrPort) {
-			rdstest.NoError(t, s.CancelSentTo(to))
-		}},
-		{"when the buffer grows", func(t *testing.T, _ *lab, s *socket.Socket, to netip.AddrPort) {
-			rdstest.NoError(t, s.SetWriteBuffer(5000))
-		}},
-	} {
-		for _, blocked := range []bool{false, true} {
-			name := c.name
-			if blocked {
-				name += ", to a blocked sender"
-			}
-			t.Run(name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, l *lab) {
-					s := l.bindOne(config.Node{SendBuffer: 1000, ReconnectMax: 10 * time.Millisecond})
-					to := rdstest.Nowhere()
-					rdstest.MustSend(t, s, to, data)
-					sent := make(chan error, 1)
-					if blocked {
-						go func() { sent <- s.Send(rdstest.Background(t), to, data) }()
-						rdstest.Eventually(t, "the sender waits", func() bool { return halfOf(s).Writers.N.Load() == 1 })
-					}
-					c.how(t, l, s, to)
-					if blocked {
-						rdstest.NoError(t, <-sent)
-					}
-					rdstest.Eventually(t, "room", func() bool { return s.Poll()&datagram.PollOut != 0 || blocked })
-				})
-			})
-		}
-	}
 }
 
 func TestCloseReturnsRoomOfOtherSockets(t *testing.T) {

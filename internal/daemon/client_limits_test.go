@@ -110,20 +110,6 @@ func TestPortRules(t *testing.T) {
 	})
 }
 
-// A daemon with Addresses serves them and no other.
-func TestAddressRule(t *testing.T) {
-	bubble(t, func(t *testing.T, l *lab) {
-		at := rdstest.NewAddr()
-		cfg := config.Node{}
-		cfg.Addresses = append(cfg.Addresses, at)
-		_, _, path := served(t, l, cfg, config.Service{})
-		c := dialed(t, path)
-		bound(t, c, rdstest.AddrOf(at, 100))
-		_, err := c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
-		rdstest.WantErr(t, "another address", err, datagram.ErrAddressNotAvailable, syscall.EADDRNOTAVAIL)
-	})
-}
-
 // A daemon that drains takes nobody and nothing new; sessions go on until it closes.
 func TestDraining(t *testing.T) {
 	bubble(t, func(t *testing.T, l *lab) {

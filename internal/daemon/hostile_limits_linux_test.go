@@ -10,23 +10,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 )
 
-// A user who wants too many connections gets those that exist.
-func TestConnectionsOfAUser(t *testing.T) {
-	t.Parallel()
-	_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{Users: config.UserShares{Peers: 1}})
-	e := intrude(t, path)
-	defer e.leave()
-	here, there, other := rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()
-	e.bind(rdstest.AddrOf(here, 5))
-	first := e.resolve(here, there)
-	if r := e.ask(ipc.Request{Op: ipc.CallResolve, Local: here, Remote: other}); r.Error == "" {
-		t.Error("one more than allowed")
-	}
-	if got := e.resolve(here, there); got != first {
-		t.Errorf("peer %d, was %d", got, first)
-	}
-}
-
 // A port that is chosen is none that others have reserved.
 func TestChosenPortIsPermitted(t *testing.T) {
 	t.Parallel()

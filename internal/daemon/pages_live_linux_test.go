@@ -40,7 +40,7 @@ func TestTouchingFarBeyondTheShare(t *testing.T) {
 func TestReceiveBeyondTheShare(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	n, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{Users: config.UserShares{Memory: 2 << 20}})
+	_, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{Users: config.UserShares{Memory: 2 << 20}})
 	c := dialed(t, path)
 	to := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 5))
 	far := l.bindOne(config.Node{})
@@ -65,5 +65,4 @@ func TestReceiveBeyondTheShare(t *testing.T) {
 		t.Errorf("%d bytes were touched, then %d", before, after)
 	}
 	rdstest.Eventually(t, "what was received to be given back", func() bool { return !sharesOf(svc).OverMemory })
-	_ = n
 }

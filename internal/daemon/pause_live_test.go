@@ -80,18 +80,6 @@ func (x *stalled) dropped(want uint64) {
 	rdstest.WantCounter(x, x.node, "recv_drop_overrun", want)
 }
 
-// Nothing is lost while a socket takes its time, and then all goes on.
-func TestPausedPathGoesOn(t *testing.T) {
-	t.Parallel()
-	x := newStalled(t, config.Node{})
-	x.takeAll(0)
-	rdstest.Expect(t, x.other, "behind")
-	x.overfill(50)
-	x.takeAll(100)
-	rdstest.Expect(t, x.other, "behind")
-	x.dropped(0)
-}
-
 // After config.Node.ReceiveStall what comes for a socket that takes nothing is dropped, and
 // counted, and a warning names the peer and the port; others on the connection go on,
 // at once from then on. Once the socket has room it is as any other again.

@@ -3,10 +3,8 @@
 package daemon
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -37,12 +35,4 @@ func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
 			t.Errorf("fates %v, the socket had %d messages, and %d were refused", fates, had, refused)
 		}
 	})
-}
-
-// The bound of a wait must be a time.
-func TestReceiveStallIsChecked(t *testing.T) {
-	t.Parallel()
-	if _, err := node.New(config.Node{ReceiveStall: -1}); err == nil || !strings.Contains(err.Error(), "ReceiveStall") {
-		t.Errorf("%v", err)
-	}
 }

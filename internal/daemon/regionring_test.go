@@ -149,7 +149,7 @@ func TestRegionsDoNotWaitForMessages(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	n := l.node(config.Node{Wire: config.WireXRC})
-	svc, path := serving(t, n, config.Service{SendBudget: 1 << 20})
+	_, path := serving(t, n, config.Service{SendBudget: 1 << 20})
 	s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
 	mem := pieces(t, s, 64, 8)
 	cookies := make([]datagram.Cookie, len(mem))
@@ -168,5 +168,4 @@ func TestRegionsDoNotWaitForMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = svc
 }

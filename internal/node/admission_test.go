@@ -10,6 +10,7 @@ import (
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -45,6 +46,10 @@ func TestAdmissionIsValidated(t *testing.T) {
 	}
 	if err := (&config.Node{Admission: config.Admission{Allow: make([]netip.Prefix, config.MaxPrefixes+1)}}).Validate(); err == nil {
 		t.Error("no bound")
+	}
+	n := newLoopLab(t).node(config.Node{})
+	if err := n.SetAdmission(config.Admission{Allow: []netip.Prefix{{}}}); !errors.Is(err, datagram.ErrInvalid) || !n.Allows(rdstest.Nowhere().Addr()) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -4,91 +4,14 @@ package node
 
 import (
 	"context"
-	"errors"
-	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
-
-func TestRecvBatchTakesWhatIsThere(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		for _, s := range []string{"1", "2", "3", "4", "5"} {
-			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte(s))
-		}
-		rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 5 })
-		ms := make([]datagram.Message, 3)
-		ms[0].Token = 77 // leftovers must not show
-		n, err := b.RecvBatch(rdstest.Background(t), ms)
-		if n != 3 || err != nil || string(ms[0].Data) != "1" || string(ms[2].Data) != "3" || ms[0].Token != 0 {
-			t.Fatal(n, err, ms)
-		}
-		if n, err = b.RecvBatch(rdstest.Background(t), ms); n != 2 || err != nil || string(ms[1].Data) != "5" {
-			t.Fatal(n, err, ms)
-		}
-		if n, err = b.RecvBatch(rdstest.Background(t), nil); n != 0 || err != nil {
-			t.Error(n, err)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-		defer cancel()
-		n, err = b.RecvBatch(ctx, ms)
-		rdstest.WantErr(t, "empty", err, context.DeadlineExceeded)
-		if n != 0 {
-			t.Error(n)
-		}
-	})
-}
-
-// SendBatch accepts leading messages; fewer than all come with the error of
-// the first one refused.
-func TestSendBatchIsPartial(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		to := b.LocalAddrPort()
-		good := func(s string) datagram.Outgoing { return datagram.Outgoing{To: to, Data: []byte(s)} }
-		multicast := datagram.Outgoing{To: netip.MustParseAddrPort("224.0.0.1:1")}
-		for _, c := range []struct {
-			name string
-			out  []datagram.Outgoing
-			n    int
-			want error
-		}{
-			{"nothing", nil, 0, nil},
-			{"all", []datagram.Outgoing{good("a"), good("b")}, 2, nil},
-			{"the second is bad", []datagram.Outgoing{good("a"), multicast, good("b")}, 1, datagram.ErrInvalid},
-			{"the first is bad", []datagram.Outgoing{multicast, good("a")}, 0, datagram.ErrInvalid},
-			{"the last is too long", []datagram.Outgoing{good("a"), good("b"), {To: to, Data: make([]byte, config.MaxMessage+1)}}, 2, datagram.ErrMessageTooLong},
-			{"the second has no destination", []datagram.Outgoing{good("a"), {}}, 1, datagram.ErrNotConnected},
-		} {
-			for _, block := range []bool{true, false} {
-				var n int
-				var err error
-				if block {
-					n, err = a.SendBatch(rdstest.Background(t), c.out)
-				} else {
-					n, err = a.TrySendBatch(c.out)
-				}
-				if n != c.n || !errors.Is(err, c.want) {
-					t.Errorf("%s: %d, %v", c.name, n, err)
-				}
-				var oe *datagram.OpError
-				if errors.As(err, &oe) && oe.Peer != c.out[n].To {
-					t.Errorf("%s: the error is about %v", c.name, oe.Peer)
-				}
-				for i := range n {
-					rdstest.Expect(t, b, string(c.out[i].Data))
-				}
-			}
-		}
-		rdstest.WantNothing(t, b)
-	})
-}
 
 func TestTrySendBatchStopsAtTheSendBuffer(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {

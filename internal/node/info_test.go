@@ -181,7 +181,7 @@ func TestConfigValidate(t *testing.T) {
 		{"large messages", config.Node{MaxMessage: config.MaxMessage + 1}, []string{"MaxMessage"}},
 		{"negative sizes", config.Node{SendBuffer: -1, ReceiveBuffer: -1, ReceiveOverrun: -1, PeerBudget: -1},
 			[]string{"SendBuffer", "ReceiveBuffer", "ReceiveOverrun", "PeerBudget"}},
-		{"negative times", config.Node{ReconnectMin: -1, ReconnectMax: -1}, []string{"ReconnectMin", "ReconnectMax"}},
+		{"negative times", config.Node{ReconnectMin: -1, ReconnectMax: -1, ReceiveStall: -1}, []string{"ReconnectMin", "ReconnectMax", "ReceiveStall"}},
 		{"TCP", config.Node{TCP: config.TCP{SendBuffer: -1, ReceiveBuffer: -1, Burst: -1, KeepAliveIdle: -1, KeepAliveInterval: -1, KeepAliveCount: -1, UserTimeout: -1, Silence: 1, Congestion: "", EventLoops: -1, DrainTimeout: -1}},
 			[]string{"TCP.SendBuffer", "TCP.ReceiveBuffer", "TCP.KeepAliveIdle", "TCP.KeepAliveInterval", "TCP.KeepAliveCount", "TCP.UserTimeout", "TCP.Silence", "TCP.Burst", "TCP.EventLoops", "TCP.DrainTimeout"}},
 		{"wire", config.Node{Wire: "ib"}, []string{"Wire"}},

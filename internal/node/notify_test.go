@@ -15,26 +15,6 @@ import (
 // The fate of messages, as Linux reports it for RDMA operations
 // (include/uapi/linux/rds.h, RDS_CMSG_RDMA_STATUS).
 
-func TestNotifySuccess(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		for i, size := range []int{0, 10, 100_000} {
-			o := datagram.Outgoing{To: b.LocalAddrPort(), Data: make([]byte, size), Notify: true, Token: uint64(i) << 40}
-			rdstest.Must(t, a.SendMessage(rdstest.Background(t), &o))
-			rdstest.Drop(t, b, 1)
-			rdstest.WantStatus(t, a, uint64(i)<<40, datagram.StatusSuccess)
-		}
-		// Of a message for a port that nobody is bound to the fate is another one.
-		o := datagram.Outgoing{To: rdstest.AddrOf(b.LocalAddrPort().Addr(), 9), Notify: true, Token: 5}
-		rdstest.Must(t, a.SendMessage(rdstest.Background(t), &o))
-		rdstest.WantStatus(t, a, 5, datagram.StatusRefused)
-		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("unasked"))
-		rdstest.Expect(t, b, "unasked")
-		rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(a).Account.Messages() == 0 })
-		rdstest.WantNothing(t, a)
-	})
-}
-
 func TestCancelSentTo(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)
@@ -82,35 +62,6 @@ func TestCancelSentTo(t *testing.T) {
 		}
 		m.Release()
 		rdstest.WantStatus(t, other, 3, datagram.StatusSuccess)
-	})
-}
-
-// RDS_RECVERR: messages that did not ask report failure, and only that.
-func TestRecvErr(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
-		s := l.bindOne(config.Node{})
-		d := l.bindOne(config.Node{})
-		if s.RecvErr() {
-			t.Error("on by default")
-		}
-		if err := s.SetRecvErr(true); err != nil || !s.RecvErr() {
-			t.Fatal(err)
-		}
-		rdstest.MustSend(t, s, d.LocalAddrPort(), []byte("x"))
-		rdstest.Expect(t, d, "x")
-		lost := rdstest.Nowhere()
-		rdstest.MustSend(t, s, lost, []byte("y"))
-		rdstest.Must(t, s.CancelSentTo(lost))
-		rdstest.WantStatus(t, s, 0, datagram.StatusCanceled)
-		rdstest.WantNothing(t, s)
-		o := datagram.Outgoing{To: d.LocalAddrPort(), Notify: true, Token: 7} // who asks is told, RECVERR or not
-		rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
-		rdstest.WantStatus(t, s, 7, datagram.StatusSuccess)
-		rdstest.Must(t, s.SetRecvErr(false))
-		rdstest.MustSend(t, s, lost, []byte("z"))
-		rdstest.Must(t, s.CancelSentTo(lost))
-		rdstest.WantNothing(t, s)
 	})
 }
 
@@ -178,37 +129,5 @@ func TestRecvErrAndNotifyAreIndependent(t *testing.T) {
 			t.Fatalf("%v, %v", &m, err)
 		}
 		rdstest.WantNothing(t, a)
-	})
-}
-
-// Fates come before data that was there first, and a socket that does not
-// read them is refused more.
-func TestFatesComeFirstAndAreBounded(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		ctx := rdstest.Background(t)
-		rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("data"))
-		rdstest.Eventually(t, "data", func() bool { return rdstest.Counter(t, nodeOf(a), "recv_queued") == 1 })
-		o := datagram.Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 1}
-		rdstest.Must(t, a.SendMessage(ctx, &o))
-		rdstest.Eventually(t, "fate", func() bool { return halfOf(a).Fates.N.Load() == 1 })
-		for i, want := range []datagram.Kind{datagram.KindStatus, datagram.KindData} {
-			m, err := a.Recv(ctx)
-			if err != nil || m.Kind != want {
-				t.Fatalf("message %d: %v, %v", i, &m, err)
-			}
-			m.Release()
-		}
-		// Empty messages fill a receive buffer too: without a reader, congestion
-		// would block the sender first.
-		go discard(ctx, b)
-		for range socket.MaxFates + 10000 {
-			if err := a.SendMessage(ctx, &o); err != nil {
-				rdstest.WantErr(t, "unread fates", err, datagram.ErrWouldBlock)
-				return
-			}
-		}
-		rdstest.Eventually(t, "all fates", func() bool { return halfOf(a).Fates.Full() })
-		rdstest.WantErr(t, "unread fates", a.SendMessage(ctx, &o), datagram.ErrWouldBlock)
 	})
 }

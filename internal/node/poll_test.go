@@ -13,31 +13,6 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 )
 
-// poll(2) of Linux RDS (net/rds/af_rds.c, rds_poll).
-func TestPollBits(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		if ev := b.Poll(); ev != datagram.PollOut {
-			t.Errorf("fresh: %#x", ev)
-		}
-		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
-		rdstest.Eventually(t, "the peer's maps", func() bool { return rdstest.Counter(t, nodeOf(b), "cong_update_received") > 0 })
-		rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 1 })
-		b.Poll()
-		if ev := b.Poll(); ev != datagram.PollOut|datagram.PollIn {
-			t.Errorf("with a message: %#x", ev)
-		}
-		rdstest.Expect(t, b, "x")
-		if ev := b.Poll(); ev != datagram.PollOut {
-			t.Errorf("after it: %#x", ev)
-		}
-		rdstest.Must(t, b.Close())
-		if ev := b.Poll(); ev != datagram.PollHup {
-			t.Errorf("closed: %#x", ev)
-		}
-	})
-}
-
 // A congestion map is news once for every socket, whatever connection it came
 // on, and none for sockets made later.
 func TestEveryMapIsNewsOnce(t *testing.T) {

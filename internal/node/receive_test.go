@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"testing"
 
@@ -97,92 +96,6 @@ func TestPeekPassesTheWakeUpOn(t *testing.T) {
 	})
 }
 
-func TestEmptyMessagesArrive(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		for range 3 {
-			rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
-			m := rdstest.MustRecv(t, b)
-			if len(m.Data) != 0 || m.From != a.LocalAddrPort() || m.Kind != datagram.KindData {
-				t.Errorf("%v", &m)
-			}
-			m.Release()
-		}
-	})
-}
-
-// Connect is a default destination and no filter (net/rds/af_rds.c,
-// rds_connect).
-func TestConnectDoesNotFilter(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
-		a, b := l.pair(config.Node{})
-		c := l.bindOne(config.Node{})
-		rdstest.Must(t, a.Connect(b.LocalAddrPort()))
-		if a.RemoteAddrPort() != b.LocalAddrPort() {
-			t.Error(a.RemoteAddrPort())
-		}
-		rdstest.MustSend(t, c, a.LocalAddrPort(), []byte("from a stranger"))
-		rdstest.Expect(t, a, "from a stranger")
-		if _, err := a.Write([]byte("default")); err != nil {
-			t.Fatal(err)
-		}
-		rdstest.Expect(t, b, "default")
-		rdstest.MustSend(t, a, c.LocalAddrPort(), []byte("explicit"))
-		rdstest.Expect(t, c, "explicit")
-		if err := a.Connect(c.LocalAddrPort()); err != nil { // may be repeated
-			t.Fatal(err)
-		}
-		if k, err := a.SendBatch(rdstest.Background(t), []datagram.Outgoing{{Data: []byte("1")}, {To: b.LocalAddrPort(), Data: []byte("2")}, {Data: []byte("3")}}); k != 3 || err != nil {
-			t.Fatal(k, err)
-		}
-		rdstest.Expect(t, c, "1")
-		rdstest.Expect(t, b, "2")
-		rdstest.Expect(t, c, "3")
-	})
-}
-
-func TestPacketConn(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		var pa, pb net.PacketConn = a, b
-		if _, err := pa.WriteTo([]byte("ping"), pb.LocalAddr()); err != nil {
-			t.Fatal(err)
-		}
-		buf := make([]byte, 100)
-		n, from, err := pb.ReadFrom(buf)
-		if err != nil || string(buf[:n]) != "ping" || from.String() != pa.LocalAddr().String() {
-			t.Fatal(n, from, err)
-		}
-		udp := net.UDPAddrFromAddrPort(a.LocalAddrPort()) // anything that reads IP:port
-		if _, err := pb.WriteTo([]byte("pong"), udp); err != nil {
-			t.Fatal(err)
-		}
-		if n, err = a.Read(buf); err != nil || string(buf[:n]) != "pong" {
-			t.Fatal(n, err)
-		}
-	})
-}
-
-func TestReleaseIsIdempotent(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		var zero datagram.Message
-		zero.Release()
-		for _, size := range []int{0, 1, 5000, 100_000} {
-			rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, size))
-			rdstest.Drop(t, b, 1)
-			m.Release()
-			if m.Data != nil {
-				t.Errorf("%d: data after Release", size)
-			}
-		}
-		m := a.AllocMessage(10)
-		m.Release()
-		m.Release()
-	})
-}
-
 // What a receiver holds stays as it was, however long and in whatever order it
 // is released.
 func TestHeldMessagesStay(t *testing.T) {
@@ -211,20 +124,6 @@ func TestHeldMessagesStay(t *testing.T) {
 			rdstest.Must(t, rdstest.Verify(held[i].Data, uint64(i)))
 			held[i].Release()
 		}
-	})
-}
-
-func TestUnboundPortsDropSilently(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		a, b := newLoopLab(t).pair(config.Node{})
-		host := b.LocalAddrPort().Addr()
-		for _, port := range []uint16{1, 2, 3999, 4001, 65535} {
-			rdstest.MustSend(t, a, netip.AddrPortFrom(host, port), []byte("nobody"))
-		}
-		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("somebody"))
-		rdstest.Expect(t, b, "somebody")
-		rdstest.Eventually(t, "the count", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_drop_no_sock") == 5 })
-		rdstest.Eventually(t, "all is acknowledged", func() bool { return halfOf(a).Account.Messages() == 0 })
 	})
 }
 
