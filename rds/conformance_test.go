@@ -3,111 +3,56 @@
 package rds_test
 
 import (
-	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/internal/conformance"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
 // The same suite for a Node and for a Client of rdsd; test/interop runs it for
 // the kernel.
 
-// place hands out addresses of 127.0.0.0/8 and ports that no other test has,
-// nor, most likely, another process.
-var place = struct {
-	base  uint32
-	addrs atomic.Uint32
-	ports atomic.Uint32
-}{base: 1<<23 + 1<<16 + rand.Uint32N(1<<22)}
-
-func placeAddr() netip.Addr {
-	for {
-		n := place.base + place.addrs.Add(1)
-		if b := n & 0xff; b > 1 && b < 0xfe {
-			return netip.AddrFrom4([4]byte{127, byte(n >> 16), byte(n >> 8), byte(n)})
-		}
-	}
+func setup() conformance.Setup {
+	return conformance.Setup{NearAddr: rdstest.NewAddr(), FarAddr: rdstest.NewAddr(), Other: rdstest.NewAddr(), Nowhere: rdstest.NewAddr(), Foreign: netip.MustParseAddr("192.0.2.1")}
 }
 
-func placeSetup() conformance.Setup {
-	return conformance.Setup{NearAddr: placeAddr(), FarAddr: placeAddr(), Other: placeAddr(), Nowhere: placeAddr(), Foreign: netip.MustParseAddr("192.0.2.1")}
+func nodeIn(l *rdstest.Lab) *rds.Node {
+	l.Helper()
+	return rdstest.Start(l, rds.NewNode, rds.Config{})
 }
 
-var placePort = uint16(26200 + rand.Uint32N(3000))
-
-func placeNode(t *testing.T, port uint16) *rds.Node {
-	t.Helper()
-	n, err := rds.NewNode(rds.Config{Port: port, Linger: -1, XRC: rds.XRCConfig{Patience: time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = n.Close() })
-	return n
-}
-
-func nextPort() uint16 { return placePort + uint16(place.ports.Add(1)) }
-
-// placeDaemon serves a node and returns the path to attach to.
-func placeDaemon(t *testing.T, port uint16) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	svc, err := rds.NewService(placeNode(t, port), rds.ServiceConfig{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = svc.Close() })
+// daemonIn serves a node and returns the path to attach to.
+func daemonIn(l *rdstest.Lab) (path string) {
+	l.Helper()
+	_, path = rdstest.Serve(l, rds.NewService, nodeIn(l), rds.ServiceConfig{})
 	return path
 }
 
-func placeClient(t *testing.T, path string) *rds.Client {
-	t.Helper()
-	c, err := rds.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
 func TestConformance(t *testing.T) {
-	t.Run("node", func(t *testing.T) {
-		conformance.Run(t, rds.ProviderNode, func(t *testing.T) conformance.Setup {
-			s, port := placeSetup(), nextPort()
-			s.Near, s.Far = placeNode(t, port), placeNode(t, port)
-			return s
+	for _, c := range []struct {
+		name, provider string
+		hosts          func(l *rdstest.Lab) (near, far rds.Provider)
+		one            bool
+	}{
+		{"node", rds.ProviderNode, func(l *rdstest.Lab) (near, far rds.Provider) { return nodeIn(l), nodeIn(l) }, false},
+		{"one node", rds.ProviderNode, func(l *rdstest.Lab) (near, far rds.Provider) { n := nodeIn(l); return n, n }, true},
+		{"rdsd", rds.ProviderDaemon, func(l *rdstest.Lab) (near, far rds.Provider) {
+			return rdstest.Attach(l, rds.Dial, daemonIn(l)), rdstest.Attach(l, rds.Dial, daemonIn(l))
+		}, false},
+		{"one rdsd", rds.ProviderDaemon, func(l *rdstest.Lab) (near, far rds.Provider) {
+			path := daemonIn(l)
+			return rdstest.Attach(l, rds.Dial, path), rdstest.Attach(l, rds.Dial, path)
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conformance.Run(t, c.provider, func(t *testing.T) conformance.Setup {
+				s, l := setup(), rdstest.NewLab(t)
+				s.Near, s.Far = c.hosts(&l)
+				s.OneHost = c.one
+				return s
+			})
 		})
-	})
-	t.Run("one node", func(t *testing.T) {
-		conformance.Run(t, rds.ProviderNode, func(t *testing.T) conformance.Setup {
-			s := placeSetup()
-			n := placeNode(t, nextPort())
-			s.Near, s.Far, s.OneHost = n, n, true
-			return s
-		})
-	})
-	t.Run("rdsd", func(t *testing.T) {
-		conformance.Run(t, rds.ProviderDaemon, func(t *testing.T) conformance.Setup {
-			s, port := placeSetup(), nextPort()
-			s.Near, s.Far = placeClient(t, placeDaemon(t, port)), placeClient(t, placeDaemon(t, port))
-			return s
-		})
-	})
-	t.Run("one rdsd", func(t *testing.T) {
-		conformance.Run(t, rds.ProviderDaemon, func(t *testing.T) conformance.Setup {
-			s, path := placeSetup(), placeDaemon(t, nextPort())
-			s.Near, s.Far, s.OneHost = placeClient(t, path), placeClient(t, path), true
-			return s
-		})
-	})
+	}
 }
