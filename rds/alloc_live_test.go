@@ -279,9 +279,7 @@ func BenchmarkOneWay(b *testing.B) {
 					}
 				}
 				total <- n/batch*batch + 1
-				if err := x.Send(ctx, to, nil); err != nil { // wakes the receiver to see the total
-					b.Fatal(err)
-				}
+				rdstest.Must(b, x.Send(ctx, to, nil)) // wakes the receiver to see the total
 				<-done
 				cancel()
 			})

@@ -53,9 +53,7 @@ func TestExpiresWhileThePeerIsUnreachable(t *testing.T) {
 				t.Errorf("message %d expires too early", token)
 			}
 		}
-		if err := s.TrySendMessage(&datagram.Outgoing{To: to, Notify: true, Token: 100, Expires: rdstest.After(50 * time.Millisecond)}); err != nil { // nothing follows it
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.TrySendMessage(&datagram.Outgoing{To: to, Notify: true, Token: 100, Expires: rdstest.After(50 * time.Millisecond)})) // nothing follows it
 		rdstest.WantStatus(t, s, 100, datagram.StatusExpired)
 		late := l.bind(l.node(config.Node{}), to)
 		rdstest.MustSend(t, late, rdstest.AddrOf(s.LocalAddrPort().Addr(), 9), nil) // connects

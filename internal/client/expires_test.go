@@ -46,9 +46,7 @@ func TestExpiresInAFlow(t *testing.T) {
 				rdstest.WantStatus(t, s, i, datagram.StatusExpired)
 			}
 		}
-		if err := s.TrySendMessage(&datagram.Outgoing{To: to, Notify: true, Token: 100, Expires: rdstest.After(50 * time.Millisecond)}); err != nil { // nothing follows it
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.TrySendMessage(&datagram.Outgoing{To: to, Notify: true, Token: 100, Expires: rdstest.After(50 * time.Millisecond)})) // nothing follows it
 		rdstest.WantStatus(t, s, 100, datagram.StatusExpired)
 		if got := rdstest.Counter(t, n, "send_expired"); got != most/2+1 {
 			t.Errorf("send_expired %d", got)

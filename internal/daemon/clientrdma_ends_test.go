@@ -236,9 +236,7 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 				if err := <-done; err != nil && !errors.As(err, &dropped) {
 					t.Fatal(err)
 				}
-				if err := rdstest.Verify(local, 1); err != nil { // in place before the return
-					t.Error(err)
-				}
+				rdstest.NoError(t, rdstest.Verify(local, 1)) // in place before the return
 				if end.name == "cancel" {
 					rdstest.WantStatus(t, a, 2, datagram.StatusCanceled)
 				}

@@ -147,7 +147,7 @@ const (
 )
 
 // bubbles are the calls whose arguments run in virtual time.
-var bubbles = []string{"synctest.Test", "bubble", "bubbleOn", "rdstest.Bubble", "memnet.Bubble", "transporttest.Bubble", "eachMode", "bothRoles", "inBubble"}
+var bubbles = []string{"synctest.Test", "bubble", "bubbleOn", "rdstest.Bubble", "memnet.Bubble", "transporttest.Bubble", "eachMode", "bothRoles", "inBubble", "opBubble", "eachWay"}
 
 // worlds are what tests of the pure stage do not use: the world outside of the test's process at
 // all, and the clock outside of bubbles. Names are patterns of path.Match.

@@ -59,8 +59,7 @@ func TestOnlyListedPeersAreLinked(t *testing.T) {
 	t.Parallel()
 	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC, config.WireAuto, "loop"} {
 		t.Run("wire "+string(wire), func(t *testing.T) {
-			rdstest.Bubble(t, func(t *testing.T) {
-				l := newMemLab(t)
+			bubble(t, newMemLab, func(t *testing.T, l *lab) {
 				cfg := config.Node{Wire: wire}
 				if wire == "loop" {
 					l, cfg = newLoopLab(t), config.Node{}

@@ -47,8 +47,7 @@ func (t askedTransport) Listen(local netip.Addr, accept func(transport.Link)) er
 
 // A sender that waits for room has the peer asked for what it has taken, each time.
 func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		cfg := config.Node{Port: l.Port}
 		cfg.SetDefaults()
 		o := xrcOptions(&cfg, 0, nil, nil, nil)

@@ -15,8 +15,7 @@ import (
 )
 
 func TestCongestedSendEnds(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		a, b := l.pair(config.Node{})
 		rdstest.Must(t, b.SetReadBuffer(1000))
 		rdstest.Flood(t, a, b, 500)

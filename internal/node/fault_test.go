@@ -33,8 +33,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 		{"a good message before", append(bytes.Clone(good), bytes.Repeat([]byte{0x7f}, 48)...)},
 	} {
 		t.Run(c.name+" from the smaller address", func(t *testing.T) {
-			rdstest.Bubble(t, func(t *testing.T) {
-				v := newVictim(t, config.Node{})
+			bubble(t, newVictim, func(t *testing.T, v *victim) {
 				r := v.small.Dial(v.host)
 				r.Put(c.bytes)
 				r.WaitEnd()
@@ -44,8 +43,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 			})
 		})
 		t.Run(c.name+" from the larger address", func(t *testing.T) {
-			rdstest.Bubble(t, func(t *testing.T) {
-				v := newVictim(t, config.Node{})
+			bubble(t, newVictim, func(t *testing.T, v *victim) {
 				ln := v.high.Listen()
 				rdstest.MustSend(t, v.s, rdstest.AddrOf(v.high.Addr, 1000), []byte("hello"))
 				r := ln.Accept()
@@ -69,8 +67,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 // What only looks odd is delivered, as Linux does (net/rds/recv.c,
 // rds_recv_incoming checks nothing).
 func TestOddMessagesAreDelivered(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		r := v.small.Dial(v.host)
 		send := func(h wire.Header, text string) {
 			t.Helper()
@@ -105,8 +102,7 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 // A congestion map of another length is read and thrown away
 // (net/rds/tcp_recv.c, rds_tcp_cong_recv).
 func TestOddMapsAreIgnored(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		r := v.small.Dial(v.host)
 		r.Put(rdstest.Congestion(1000))
 		to := rdstest.AddrOf(v.small.Addr, 1000)
@@ -123,8 +119,7 @@ func TestOddMapsAreIgnored(t *testing.T) {
 // An acknowledgement frame of InfiniBand is ignored but for its sequence
 // number, as in Linux.
 func TestAckFrame(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		r := v.small.Dial(v.host)
 		r.Seq = 1000
 		r.Put(v.data(r, "before"))
@@ -139,8 +134,7 @@ func TestAckFrame(t *testing.T) {
 // The sequence rule (net/rds/recv.c): flagged and below the next number means
 // delivered before; anything else is taken.
 func TestDuplicates(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		r := v.small.Dial(v.host)
 		send := func(seq uint64, flags uint8, text string) {
 			r.Put(rdstest.Message(wire.Header{Sequence: seq, Sport: 1000, Dport: 4000, Flags: flags}, []byte(text)))

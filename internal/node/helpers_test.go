@@ -37,7 +37,9 @@ type victim struct {
 	small, high *rdstest.RawPeer // on either side of the victim's address
 }
 
-func newVictim(t testing.TB, cfg config.Node) *victim {
+func newVictim(t testing.TB) *victim { t.Helper(); return newVictimOf(t, config.Node{}) }
+
+func newVictimOf(t testing.TB, cfg config.Node) *victim {
 	t.Helper()
 	l := newMemLab(t)
 	v := &victim{lab: l, small: l.Raw()}
@@ -126,6 +128,12 @@ func newLab(t testing.TB) *lab { return &lab{rdstest.NewLab(t)} }
 func newMemLab(t testing.TB) *lab { return &lab{rdstest.NewMemLab(t)} }
 
 func newLoopLab(t testing.TB) *lab { return &lab{rdstest.NewLoopLab(t)} }
+
+// bubble runs a test in a bubble, with a lab of some kind.
+func bubble[L any](t *testing.T, lab func(testing.TB) L, test func(t *testing.T, l L)) {
+	t.Helper()
+	rdstest.Bubble(t, func(t *testing.T) { test(t, lab(t)) })
+}
 
 // bubbleOn runs a test in a bubble for each of some variants.
 func bubbleOn[V ~string](t *testing.T, each []V, f func(t *testing.T, v V)) {

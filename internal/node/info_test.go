@@ -51,8 +51,7 @@ func TestCounterNames(t *testing.T) {
 
 // A report agrees with what was done.
 func TestInfo(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		na, nb := l.node(config.Node{SendBuffer: 50_000, ReceiveBuffer: 60_000}), l.node(config.Node{Wire: config.WireTCP})
 		a, b := l.bind(na), l.bind(nb)
 		rdstest.Must(t, a.Connect(b.LocalAddrPort()))

@@ -16,8 +16,7 @@ import (
 // (include/uapi/linux/rds.h, RDS_CMSG_RDMA_STATUS).
 
 func TestCancelSentTo(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		s := l.bind(n)
 		other := l.bind(n, rdstest.AddrOf(s.LocalAddrPort().Addr(), 4001))
@@ -33,9 +32,7 @@ func TestCancelSentTo(t *testing.T) {
 		send(other, 1000, 3)
 		send(s, 1000, 4)
 		rdstest.Must(t, s.TrySendMessage(&datagram.Outgoing{To: elsewhere, Data: make([]byte, 100), Notify: true, Token: 5}))
-		if err := s.CancelSentTo(rdstest.AddrOf(rdstest.Nowhere().Addr(), 1000)); err != nil { // a host never sent to
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(rdstest.AddrOf(rdstest.Nowhere().Addr(), 1000))) // a host never sent to
 		rdstest.Must(t, s.CancelSentTo(rdstest.AddrOf(host.Addr(), 1000)))
 		rdstest.WantStatus(t, s, 1, datagram.StatusCanceled)
 		rdstest.WantStatus(t, s, 4, datagram.StatusCanceled)
@@ -45,9 +42,7 @@ func TestCancelSentTo(t *testing.T) {
 		if got := halfOf(other).Account.Bytes(); got != 100 {
 			t.Errorf("%d bytes of the other socket charged", got)
 		}
-		if err := s.CancelSentTo(datagram.Outgoing{}.To); err != nil { // all
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.CancelSentTo(datagram.Outgoing{}.To)) // all
 		m := rdstest.MustRecv(t, s)
 		if m.Kind != datagram.KindStatus || m.Status != datagram.StatusCanceled || m.Token != 2 && m.Token != 5 {
 			t.Errorf("%v", &m)
@@ -68,8 +63,7 @@ func TestCancelSentTo(t *testing.T) {
 // What a peer's earlier incarnation was sent and did not acknowledge is not
 // repeated to the later one (net/rds/recv.c, rds_recv_hs_exthdrs).
 func TestNewGenerationDrops(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		peer := l.Raw()
 		s := l.bindOne(config.Node{TCP: config.TCP{SendBuffer: 256 << 10}})
 		dial := func(generation uint32) *rdstest.Raw {

@@ -32,8 +32,7 @@ func sweptOf(n *Node) (told int) {
 // A number is kept while a message that names it waits for a socket, or for the next owner of
 // a port, and while a successor may have been told that the number is taken.
 func TestNumberIsKeptInQueues(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		sweepByHand(n, ipc.MaxPeers-2)
 		s := l.bind(n)

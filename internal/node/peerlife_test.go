@@ -202,8 +202,7 @@ func TestSequenceTable(t *testing.T) {
 // from it again when it has ended with that link. An impostor had the path before, so that
 // the generation by which it was counted is not the peer's.
 func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{Wire: config.WireTCP})
 		at, from := l.bind(n).LocalAddrPort().Addr(), rdstest.NewAddr()
 		const path = 3

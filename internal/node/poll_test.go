@@ -16,8 +16,7 @@ import (
 // A congestion map is news once for every socket, whatever connection it came
 // on, and none for sockets made later.
 func TestEveryMapIsNewsOnce(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		peer := l.Raw()
 		s1, s2 := l.bind(n), l.bind(n)
@@ -56,8 +55,7 @@ func TestEveryMapIsNewsOnce(t *testing.T) {
 // of port mod 64, and no longer of every map (net/rds/cong.c,
 // rds_cong_map_updated; net/rds/send.c, rds_cong_wait).
 func TestCongestionMonitor(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		peer := l.Raw()
 		s, plain := l.bind(n), l.bind(n)
@@ -124,8 +122,7 @@ func TestCongestionMonitor(t *testing.T) {
 
 // A receiver that waits hears of congestion news, and peeking leaves them.
 func TestCongestionNewsWakeReceivers(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		peer := l.Raw()
 		s := l.bind(n)
@@ -160,8 +157,7 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 // A map that frees the port of a refused send before the socket has noted the refusal is
 // news all the same.
 func TestCongestionNewsBeforeTheRefusalIsNoted(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		s, far := l.bindOne(config.Node{}), l.bindOne(config.Node{})
 		rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("x"))
 		rdstest.Eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })

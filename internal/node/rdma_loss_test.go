@@ -47,9 +47,7 @@ func TestOperationsWaitUntilALinkIsTaken(t *testing.T) {
 // What a link has begun is lost with it, message and all, and never begun
 // again; what it has not is not. Regions know no link.
 func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 10)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		for round := range byte(10) {
@@ -84,9 +82,7 @@ func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
 // use-once region is cut before the message leaves. Neither is a success, the message does not
 // come, and the region is there for the next operation.
 func TestMRREQ34LinkCutBetweenOperationAndMessage(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 10)
 		for round := range byte(10) {
 			c := rdstest.MustGetMR(t, b, mem, datagram.MRUseOnce)
@@ -110,9 +106,7 @@ func TestMRREQ34LinkCutBetweenOperationAndMessage(t *testing.T) {
 // The fate of an operation that is lost comes when its memory is free, however
 // late the link gives that back; meanwhile the connection waits.
 func TestDroppedFateFollowsTheMemory(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
 		n.Set(func() { n.Hold, n.Late = true, true })
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("lost"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Fence: true}})
@@ -139,9 +133,7 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 
 // Without Notify, RecvErr tells of what was lost and of what was refused.
 func TestRecvErrOfOperations(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
 		rdstest.Must(t, a.SetRecvErr(true))
 		to := b.LocalAddrPort()
@@ -162,9 +154,7 @@ func TestRecvErrOfOperations(t *testing.T) {
 // A message is canceled before its operation is begun, or after; CancelSentTo
 // returns when the memory is the caller's.
 func TestCancelOperations(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 10)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: rdstest.Write(c, 1), Data: []byte("up")})
@@ -185,9 +175,7 @@ func TestCancelOperations(t *testing.T) {
 		n.Set(func() { n.Hold = true })
 		rdstest.Operate(t, a, b, 3, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Silent: true}})
 		n.WaitHeld(t, 1)
-		if err := a.CancelSentTo(rdstest.AddrOf(b.LocalAddrPort().Addr(), 9)); err != nil { // not concerned
-			t.Fatal(err)
-		}
+		rdstest.Must(t, a.CancelSentTo(rdstest.AddrOf(b.LocalAddrPort().Addr(), 9))) // not concerned
 		canceled := make(chan error, 1)
 		go func() { canceled <- a.CancelSentTo(b.LocalAddrPort()) }()
 		rdstest.Eventually(t, "a canceled message", func() bool { return halfOf(a).Account.Messages() == 0 })
@@ -209,9 +197,7 @@ func TestCancelOperations(t *testing.T) {
 // Close returns when nobody touches the socket's memory any more: neither what
 // it exposed nor what its own operations use.
 func TestCloseTakesMemoryBack(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 10)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		other := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
@@ -259,9 +245,7 @@ func TestCloseTakesMemoryBack(t *testing.T) {
 
 // Neither waits for a link that does not give memory back for ever.
 func TestMemoryThatDoesNotComeBack(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
 		n.Set(func() { n.Hold = true })
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}}})
@@ -361,9 +345,7 @@ func TestOperationsNotSupported(t *testing.T) {
 // A peer that comes back without operations gets none of what waited for it,
 // and no cookie, which kills a process under Linux; the rest arrives.
 func TestPeerComesBackWithoutOperations(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
 		own := rdstest.MustGetMR(t, a, make([]byte, 10), 0)
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("up"))

@@ -17,9 +17,7 @@ import (
 )
 
 func TestGetMRErrors(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		one := []byte{1}
 		for _, x := range []struct {
 			name string
@@ -68,9 +66,7 @@ func TestMRREQ7GetMRNeedsNoConnection(t *testing.T) {
 // FreeMR ends access, at once; with MRInvalidate, given to either call, the
 // memory is unpinned, that of regions freed before included.
 func TestMRREQ11FreeMR(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		dev := nodeOf(b).Regions()
 		for _, x := range []struct {
 			name      string
@@ -105,9 +101,7 @@ func TestMRREQ11FreeMR(t *testing.T) {
 
 // A region for one host is no other's.
 func TestGetMRForDest(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		other := l.bind(node())
 		c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 10), datagram.MRUseOnce)
 		rdstest.Must(t, err)
@@ -166,9 +160,7 @@ func TestMRREQ33UseOnce(t *testing.T) {
 
 // A key that was offered arrives with the message, in every way to receive.
 func TestDestRoundTrip(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		mem := make([]byte, 100)
 		c := rdstest.MustGetMR(t, a, mem[30:], 0)
 		send := func(text string, dest bool) {
@@ -230,9 +222,7 @@ func btoi(b bool) int {
 // When a port is free the regions of the socket that had it have ended, also where that
 // one lingers: a message to its successor cannot come with a write into memory of both.
 func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		mem := lent(t, b, 8)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		if !halfOf(b).Shut() {
@@ -254,9 +244,7 @@ func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
 
 // Map exposes memory for one message, and leaves nothing if that is not accepted.
 func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 10)
 		o := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("take it"), Map: &datagram.Map{Memory: mem, Flags: datagram.MRUseOnce}}
 		rdstest.WantErr(t, "before a connection", a.TrySendMessage(&o), datagram.ErrWouldBlock)
@@ -314,9 +302,7 @@ func TestMRREQ38ExhaustedPool(t *testing.T) {
 // Regions come and go while peers use them, and while their sockets are closed:
 // no placement is in memory that was taken back.
 func TestRegionsUnderFire(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		addr := b.LocalAddrPort().Addr()
 		var mu sync.Mutex
 		var live datagram.Cookie

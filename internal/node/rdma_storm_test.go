@@ -101,9 +101,7 @@ func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
 // Operations of all kinds, canceled, lost and done, with room and without:
 // each message has one fate, and memory that was taken back is left alone.
 func TestOperationsCanceledUnderLosses(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		// Of Go's heap, that the race detector sees it if a lost connection's writes are
 		// still placed when the next one's come, by another event loop.
 		mem := make([]byte, 1<<16)

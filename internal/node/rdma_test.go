@@ -12,15 +12,14 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport"
 )
 
 func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		for i := range uint64(20) {
 			mem := make([]byte, 100_000)
 			c := rdstest.MustGetMR(t, b, mem, datagram.MRReadWrite)
@@ -35,9 +34,7 @@ func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
 }
 
 func TestReadFillsLocalMemory(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		mem := rdstest.Payload(3, config.MaxMessage)
 		c := rdstest.MustGetMR(t, b, mem, datagram.MRReadOnly)
 		first, second := make([]byte, 1000), make([]byte, config.MaxMessage-1000)
@@ -53,9 +50,7 @@ func TestReadFillsLocalMemory(t *testing.T) {
 }
 
 func TestAtomics(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		for i, x := range []struct {
 			name      string
 			was, want uint64
@@ -94,9 +89,7 @@ func TestAtomics(t *testing.T) {
 
 // One message may have both; its fate is the worse of the two.
 func TestWriteAndAtomicTogether(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		o := datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{[]byte("payload!")}, Write: true}, Atomic: &datagram.Atomic{Cookie: c, Offset: 8, Add: 1}}
@@ -115,9 +108,7 @@ func TestWriteAndAtomicTogether(t *testing.T) {
 		o.RDMA.Cookie, o.Atomic = c+1, &datagram.Atomic{Cookie: c, Offset: 16, Add: 1}
 		rdstest.Operate(t, a, b, 3, o)
 		rdstest.WantStatus(t, a, 3, datagram.StatusRemoteError)
-		if err := b.FreeMR(c, datagram.MRInvalidate); err != nil { // the memory is ours again
-			t.Fatal(err)
-		}
+		rdstest.Must(t, b.FreeMR(c, datagram.MRInvalidate)) // the memory is ours again
 		if string(half[:8]) != "payload!" || binary.NativeEndian.Uint64(half[16:]) != 1 {
 			t.Errorf("what was not refused is not done: % x", half[:24])
 		}
@@ -125,9 +116,7 @@ func TestWriteAndAtomicTogether(t *testing.T) {
 }
 
 func TestFenceHoldsTheMessageBack(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, []byte("what there is to read"), 0)
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("connect"))
 		rdstest.Expect(t, b, "connect")
@@ -157,9 +146,7 @@ func TestFenceHoldsTheMessageBack(t *testing.T) {
 }
 
 func TestSilentOperations(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		mem := make([]byte, 64)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		write := &datagram.RDMA{Cookie: c, Local: [][]byte{[]byte("silence")}, Write: true, Silent: true}
@@ -193,9 +180,7 @@ func TestSilentOperations(t *testing.T) {
 // A bad key fails its own operation; the message that would follow a write does
 // not arrive, and everything else goes on, on the same link.
 func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
-	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
-		l, node := way.lab(t)
-		a, b := l.bind(node()), l.bind(node())
+	eachWay(t, func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
 		data := [][]byte{make([]byte, 50)}
 		for i, r := range []datagram.RDMA{
@@ -219,9 +204,7 @@ func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
 }
 
 func TestOperationThatFailsHere(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
 		n.Set(func() { n.Fail = true })
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Write: true}})
@@ -230,9 +213,7 @@ func TestOperationThatFailsHere(t *testing.T) {
 }
 
 func TestFullLinkTakesOperationsLater(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 100)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		n.Set(func() { n.Full = true })
@@ -262,9 +243,7 @@ func TestFullLinkTakesOperationsLater(t *testing.T) {
 // The errors of rds_sendmsg, in part ours: what it does not check is left to
 // the peer.
 func TestOperationErrors(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		c := rdstest.MustGetMR(t, a, make([]byte, 100), 0)
 		one := [][]byte{{1}}
 		tooMany := make([][]byte, 1025)
@@ -318,9 +297,7 @@ func TestOperationErrors(t *testing.T) {
 
 // Operations in a batch are done in their order among the messages.
 func TestOperationsInBatches(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
+	opBubble(t, func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket) {
 		mem := make([]byte, 100)
 		c := rdstest.MustGetMR(t, b, mem, 0)
 		var out []datagram.Outgoing

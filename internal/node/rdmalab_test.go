@@ -27,6 +27,16 @@ func (n *opNet) pair(l *lab) (a, b *socket.Socket) {
 	return l.bind(n.node(l, config.Node{})), l.bind(n.node(l, config.Node{}))
 }
 
+// opBubble runs a test in a bubble, with a pair of sockets.
+func opBubble(t *testing.T, test func(t *testing.T, l *lab, n *opNet, a, b *socket.Socket)) {
+	t.Helper()
+	rdstest.Bubble(t, func(t *testing.T) {
+		l, n := newOpLab(t)
+		a, b := n.pair(l)
+		test(t, l, n, a, b)
+	})
+}
+
 // rdmaWay is what operations are carried by.
 type rdmaWay string
 
@@ -46,4 +56,13 @@ func (w rdmaWay) lab(t *testing.T) (l *lab, node func() *Node) {
 		return l, func() *Node { return n }
 	}
 	return l, start
+}
+
+// eachWay runs a test in a bubble for each of rdmaWays, with two sockets.
+func eachWay(t *testing.T, test func(t *testing.T, l *lab, node func() *Node, a, b *socket.Socket)) {
+	t.Helper()
+	bubbleOn(t, rdmaWays, func(t *testing.T, way rdmaWay) {
+		l, node := way.lab(t)
+		test(t, l, node, l.bind(node()), l.bind(node()))
+	})
 }

@@ -24,7 +24,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 	for _, role := range []string{"smaller", "larger"} {
 		t.Run("from the "+role+" address", func(t *testing.T) {
 			rdstest.Bubble(t, func(t *testing.T) {
-				v := newVictim(t, config.Node{TCP: config.TCP{SendBuffer: 64 << 10}})
+				v := newVictimOf(t, config.Node{TCP: config.TCP{SendBuffer: 64 << 10}})
 				peer := v.small
 				next := func() *rdstest.Raw { return peer.Dial(v.host) }
 				if role == "smaller" { // of the victim
@@ -101,8 +101,7 @@ func TestAcceptAndClose(t *testing.T) {
 	} {
 		for _, reset := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, with RST %v", c.name, reset), func(t *testing.T) {
-				rdstest.Bubble(t, func(t *testing.T) {
-					v := newVictim(t, config.Node{})
+				bubble(t, newVictim, func(t *testing.T, v *victim) {
 					ln := v.high.Listen()
 					to := rdstest.AddrOf(v.high.Addr, 1000)
 					const count = 50
@@ -144,7 +143,7 @@ func TestAcceptAndClose(t *testing.T) {
 func TestProbeWithoutAnswer(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		for _, paths := range []int{1, 8} {
-			v := newVictim(t, config.Node{Paths: paths})
+			v := newVictimOf(t, config.Node{Paths: paths})
 			ln := v.high.Listen()
 			to := rdstest.AddrOf(v.high.Addr, 1000)
 			for i := range 3 {
@@ -179,7 +178,7 @@ func TestLiesAboutPaths(t *testing.T) {
 		for _, theirs := range []uint16{0, 1, 2, 3, 5, 7, 8, 200, 65535} {
 			t.Run(fmt.Sprintf("%d of our %d", theirs, ours), func(t *testing.T) {
 				rdstest.Bubble(t, func(t *testing.T) {
-					v := newVictim(t, config.Node{Paths: ours})
+					v := newVictimOf(t, config.Node{Paths: ours})
 					ln := v.high.Listen()
 					to := rdstest.AddrOf(v.high.Addr, 1000)
 					var socks []*socket.Socket
@@ -251,7 +250,7 @@ func TestLiesAboutPaths(t *testing.T) {
 // waiting, within the budget, until it opens them.
 func TestPathsThatAreNotOpened(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{Paths: 8})
+		v := newVictimOf(t, config.Node{Paths: 8})
 		r := v.small.Dial(v.host)
 		r.Hs.Paths = 8
 		r.Put(r.Probe(r.Hs))
@@ -308,8 +307,7 @@ func TestPathsThatAreNotOpened(t *testing.T) {
 // A peer that opens a connection while it has one has lost that: the new one
 // takes its place, whether or not the old one ever ends.
 func TestSecondConnectionSupersedes(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		dead := v.small.Dial(v.host)
 		dead.Put(dead.Probe(dead.Hs)) // with one path there is no doubt which is meant
 		dead.Put(v.data(dead, "first"))
@@ -333,8 +331,7 @@ func TestSecondConnectionSupersedes(t *testing.T) {
 // An inbound connection from a larger address is a knock: it is closed, and
 // the node connects by itself (net/rds/tcp_listen.c, rds_tcp_accept_one).
 func TestKnock(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		ln := v.high.Listen()
 		knock, err := v.high.TryDial(v.host)
 		rdstest.Must(t, err)
@@ -350,8 +347,7 @@ func TestKnock(t *testing.T) {
 
 // A connection from one of the node's own addresses is not taken.
 func TestOwnAddressFromOutside(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		v := newVictim(t, config.Node{})
+	bubble(t, newVictim, func(t *testing.T, v *victim) {
 		mine := v.bind(v.node).LocalAddrPort().Addr()
 		v.high.Addr = mine
 		r, err := v.high.TryDial(v.host)

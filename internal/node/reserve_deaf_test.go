@@ -48,8 +48,7 @@ func (d deafHandler) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 // an overrun more at most; another peer's does not, and all that either sent arrives in the
 // end.
 func TestPeerThatIgnoresFullPorts(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		cfg := rdstest.ReservedConfig()
 		cfg.Port = l.Port
 		cfg.SetDefaults()

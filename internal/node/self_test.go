@@ -47,8 +47,7 @@ func TestOwnAddresses(t *testing.T) {
 
 // A destination may become one of the node's own addresses after it was sent to.
 func TestAddressBecomesOwn(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		low, mid, high := rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()
 		s := l.bind(n, rdstest.AddrOf(mid, 4000))
@@ -65,8 +64,7 @@ func TestAddressBecomesOwn(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		a := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::1]:4000"))
 		b := l.bind(l.node(config.Node{}), netip.MustParseAddrPort("[fd00::2]:4000"))
 		ctx := rdstest.Background(t)
@@ -104,8 +102,7 @@ func TestPing(t *testing.T) {
 }
 
 func TestDisabledPing(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		quiet := l.bindOne(config.Node{DisablePing: true})
 		s := l.bindOne(config.Node{})
 		host := quiet.LocalAddrPort().Addr()
@@ -122,8 +119,7 @@ func TestDisabledPing(t *testing.T) {
 
 // A pong to a congested port is not sent (net/rds/send.c, rds_send_pong).
 func TestPongMeetsCongestion(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		peer := l.Raw()
 		s := l.bindOne(config.Node{})
 		r := peer.Dial(s.LocalAddrPort().Addr())

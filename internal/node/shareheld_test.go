@@ -15,8 +15,7 @@ import (
 // The sums of what a socket's send buffer holds back are those of a full count over its
 // peers, whichever are down, come up, go down or hold messages back.
 func TestHeldIsWhatAFullCountFinds(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		sock := l.bindOne(config.Node{})
 		s := halfOf(sock)
 		check := func(what string, bytes, messages int) {

@@ -54,8 +54,7 @@ func TestStrangersAreCountedByNetwork(t *testing.T) {
 // Links of strangers are refused behind accept when their /64 or /24 has its share, and when
 // there are enough strangers in all.
 func TestStrangersAreRefusedBehindAccept(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		n := l.node(config.Node{})
 		to := netip.MustParseAddr("fdff::1") // the highest address: the others dial
 		l.bind(n, rdstest.AddrOf(to, 4000))

@@ -190,8 +190,7 @@ func TestSequenceOutlivesTheNode(t *testing.T) {
 
 // A link that waits for room in a keeper goes on with the port's next owner.
 func TestLinkThatWaitsForAKeeperGoesOn(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		h := newHeirs(t, l, config.WireTCP)
 		far := h.far()
 		late := rdstest.AddrOf(h.at, 4000)

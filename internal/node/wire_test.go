@@ -116,8 +116,7 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 		{"smaller loses TCP", config.WireTCP, config.WireXRC, "tcp", "xrc", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rdstest.Bubble(t, func(t *testing.T) {
-				l := newMemLab(t)
+			bubble(t, newMemLab, func(t *testing.T, l *lab) {
 				at := []netip.AddrPort{rdstest.AddrOf(rdstest.NewAddr(), 4000), rdstest.AddrOf(rdstest.NewAddr(), 4000)}
 				mine, theirs := at[1-c.restarted], at[c.restarted]
 				xrc := config.XRC{Patience: rdstest.LostPatience}
@@ -146,8 +145,7 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 // A socket that insists on a transport settles it for peers not decided yet, and
 // cannot send to others.
 func TestSetTransport(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		a, b := l.bind(l.node(config.Node{})), l.bind(l.node(config.Node{}))
 		other := l.bind(nodeOf(a))
 		rdstest.Must(t, a.SetTransport(config.WireTCP))
@@ -185,8 +183,7 @@ func TestSetTransport(t *testing.T) {
 
 // A peer without XRC on which a socket insists is like a host that is down.
 func TestForcedTransportThatThePeerLacks(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		a, b := l.bind(l.node(config.Node{SendBuffer: 10_000, ReconnectMax: 20 * time.Millisecond})), l.bind(l.node(config.Node{Wire: config.WireTCP}))
 		rdstest.Must(t, a.SetTransport(config.WireXRC))
 		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 10_000))
@@ -209,8 +206,7 @@ func TestForcedTransportThatThePeerLacks(t *testing.T) {
 
 // What serves a peer may be configured.
 func TestPeerWires(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		b := l.bind(l.node(config.Node{}))
 		a := l.bind(l.node(config.Node{PeerWires: map[netip.Addr]config.Wire{b.LocalAddrPort().Addr(): config.WireTCP}}))
 		exchange(t, b, a, "tcp") // whoever begins
@@ -221,8 +217,7 @@ func TestPeerWires(t *testing.T) {
 
 // A peer that connects by the transport that is not the one configured for it has no link.
 func TestConfiguredPeerConnectsByAnother(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		b := l.bindOne(config.Node{Wire: config.WireTCP, ReconnectMax: 20 * time.Millisecond}) // its address is smaller: it dials
 		n := l.node(config.Node{PeerWires: map[netip.Addr]config.Wire{b.LocalAddrPort().Addr(): config.WireXRC}})
 		a := l.bind(n)
@@ -237,8 +232,7 @@ func TestConfiguredPeerConnectsByAnother(t *testing.T) {
 
 // An address on which one of two transports cannot listen has no peers, until both can.
 func TestListenAgain(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		b := l.bindOne(config.Node{Wire: config.WireXRC, ReconnectMax: 20 * time.Millisecond}) // its address is smaller: it dials
 		n, at := l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 4000)
 		taken, err := l.Sockets.Listen(rdstest.AddrOf(at.Addr(), l.Port))

@@ -25,8 +25,7 @@ func fill(b []byte, seed int) []byte {
 // A buffer stays that is refused by a check, or for congestion, which is later, when the message is
 // made.
 func TestRefusedBufferStays(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newMemLab(t)
+	bubble(t, newMemLab, func(t *testing.T, l *lab) {
 		peer := l.Raw()
 		s := l.bindOne(config.Node{})
 		r := peer.Dial(s.LocalAddrPort().Addr())
@@ -57,8 +56,7 @@ func TestRefusedBufferStays(t *testing.T) {
 
 // A received message can be sent on as it is.
 func TestForwardedMessage(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
+	bubble(t, newLoopLab, func(t *testing.T, l *lab) {
 		a, b, c := l.bindOne(config.Node{}), l.bindOne(config.Node{}), l.bindOne(config.Node{})
 		for _, size := range []int{0, 10, 5000, 9000, 20_000, 300_000, config.MaxMessage} {
 			want := fill(make([]byte, size), size)
