@@ -62,7 +62,7 @@ const talkerRole = "talker"
 func startTalker(t testing.TB, test, namespace string, k talk) *talker {
 	t.Helper()
 	p := &talker{TB: t, news: make(chan struct{}, 1)}
-	p.cmd = process(test, talkerRole, k.here.String(), k.there.String(), strconv.Itoa(int(k.port)), string(k.wire), strconv.Itoa(k.paths),
+	p.cmd = rdstest.Process(test, talkerRole, k.here.String(), k.there.String(), strconv.Itoa(int(k.port)), string(k.wire), strconv.Itoa(k.paths),
 		k.silence.String(), k.every.String(), strconv.Itoa(k.size), strconv.Itoa(k.most))
 	if namespace != "" {
 		ip, err := exec.LookPath("ip")

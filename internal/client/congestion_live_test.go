@@ -114,7 +114,7 @@ func TestRefusalCostsNoRoom(t *testing.T) {
 // not as a full send buffer.
 func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		rdstest.Flood(t, s, up, 50_000)
 		to := up.LocalAddrPort()

@@ -26,13 +26,6 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 )
 
-// process makes this program again, as a part of test, in a role.
-func process(test, role string, args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), exhaustEnv+"=1", "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"="+role, rdstest.ArgEnv+"="+strings.Join(args, " "))
-	return cmd
-}
-
 // TestDaemonIsKilled: every blocked call of an application fails at once when
 // its daemon is killed, and the peers of a new one see that it is another.
 func TestDaemonIsKilled(t *testing.T) {
@@ -129,7 +122,7 @@ type result struct {
 // startDaemon starts a daemon.
 func startDaemon(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	d := process("TestDaemonIsKilled", "daemon", args...)
+	d := rdstest.Process("TestDaemonIsKilled", "daemon", args...)
 	d.Stderr = os.Stderr
 	out, err := d.StdoutPipe()
 	if err == nil {

@@ -59,7 +59,7 @@ func held(s *socket.Socket) int {
 func TestFullPortsOfAHostAreBounded(t *testing.T) {
 	t.Parallel()
 	const buffer, size, ports = 2 << 20, 1000, 20
-	eachSender(t, overTCP, config.Node{SendBuffer: buffer}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, overTCP, config.Node{SendBuffer: buffer}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		free := fillPorts(t, l, s, ports, size)

@@ -115,7 +115,7 @@ func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.N
 
 func dialed(t testing.TB, path string) *Client { t.Helper(); return rdstest.Attach(t, Dial, path) }
 
-func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
+func bound(t testing.TB, p rdstest.Provider, a netip.AddrPort) *socket.Socket {
 	t.Helper()
 	return rdstest.Bind(t, p, a)
 }

@@ -18,7 +18,7 @@ import (
 
 // eachSender runs a test with a socket of a node and with one of an application, at a
 // host that reaches the one of the other socket.
-func eachSender(t *testing.T, in where, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p provider, up *socket.Socket)) {
+func eachSender(t *testing.T, in where, cfg config.Node, scfg config.Service, test func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket)) {
 	t.Helper()
 	t.Run("node", func(t *testing.T) {
 		in(t, func(t *testing.T, l *lab) {
@@ -37,7 +37,7 @@ func eachSender(t *testing.T, in where, cfg config.Node, scfg config.Service, te
 // host is not kept waiting, whatever waits for the dead one.
 func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		dead := rdstest.Nowhere()
@@ -70,7 +70,7 @@ func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
 // However many hosts are dead, each has a message taken and a live one its half.
 func TestManyDeadHosts(t *testing.T) {
 	t.Parallel()
-	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		total := 0
@@ -96,7 +96,7 @@ func TestManyDeadHosts(t *testing.T) {
 // A host that goes down with all of the send buffer does not keep what it has from others.
 func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 	t.Parallel()
-	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		host := rdstest.NewAddr()
@@ -149,7 +149,7 @@ func filledWhileUp(t *testing.T, s *socket.Socket, to netip.AddrPort) {
 // that waited for room go on, and the host has all of the buffer again.
 func TestADeadHostComesBack(t *testing.T) {
 	t.Parallel()
-	eachSender(t, bubble, config.Node{SendBuffer: 1 << 20}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+	eachSender(t, bubble, config.Node{SendBuffer: 1 << 20}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, up *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		to := rdstest.Nowhere()
 		const count, size = 400, 5000 // nearly twice the buffer
@@ -187,7 +187,7 @@ func TestADeadHostComesBack(t *testing.T) {
 // up makes the room, not its congestion map.
 func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 	t.Parallel()
-	eachSender(t, overTCP, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p provider, _ *socket.Socket) {
+	eachSender(t, overTCP, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p rdstest.Provider, _ *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
 		silent := l.Raw()

@@ -43,7 +43,7 @@ func (d *doomed) start() {
 	d.Helper()
 	d.incarnation++
 	args := append([]string{d.path, d.role, d.at.String(), fmt.Sprint(d.incarnation)}, d.targets...)
-	d.cmd = process("TestApplicationsAreKilled", "application", args...)
+	d.cmd = rdstest.Process("TestApplicationsAreKilled", "application", args...)
 	d.stderr = new(bytes.Buffer)
 	d.cmd.Stderr = d.stderr
 	var err error

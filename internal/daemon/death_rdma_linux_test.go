@@ -147,7 +147,7 @@ type exposed struct {
 
 func expose(t testing.TB, args ...string) *exposed {
 	t.Helper()
-	e := &exposed{cmd: process("TestMRREQ29ApplicationsWithRegionsAreKilled", "exposes", args...)}
+	e := &exposed{cmd: rdstest.Process("TestMRREQ29ApplicationsWithRegionsAreKilled", "exposes", args...)}
 	e.cmd.Stderr = os.Stderr
 	out, err := e.cmd.StdoutPipe()
 	if err == nil {

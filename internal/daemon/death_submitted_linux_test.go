@@ -29,7 +29,7 @@ func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
 	l := newLab(t)
 	_, svc, path := served(t, l, config.Node{Linger: rdstest.Patience}, config.Service{})
 	receiver := l.bind(l.node(config.Node{}))
-	d := process("TestSubmittedBeforeAKillIsDelivered", "submitter", path, rdstest.AddrOf(rdstest.NewAddr(), 0).String(), receiver.LocalAddrPort().String())
+	d := rdstest.Process("TestSubmittedBeforeAKillIsDelivered", "submitter", path, rdstest.AddrOf(rdstest.NewAddr(), 0).String(), receiver.LocalAddrPort().String())
 	d.Stderr = os.Stderr
 	in, err := d.StdinPipe()
 	rdstest.Must(t, err)

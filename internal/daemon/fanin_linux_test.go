@@ -80,7 +80,7 @@ type taker struct {
 
 func startTaker(t testing.TB, role string, args ...any) *taker {
 	t.Helper()
-	k := &taker{TB: t, cmd: process("TestFanIn", role, strings.Fields(fmt.Sprintln(args...))...)}
+	k := &taker{TB: t, cmd: rdstest.Process("TestFanIn", role, strings.Fields(fmt.Sprintln(args...))...)}
 	k.cmd.Stderr = os.Stderr
 	in, err := k.cmd.StdinPipe()
 	rdstest.Must(t, err)

@@ -139,7 +139,7 @@ func beFanIn(role string, args []string) {
 	k := &fanInTaker{next: make(map[netip.AddrPort]uint64)}
 	k.gate = sync.NewCond(&k.mu)
 	at := netip.MustParseAddr(args[0])
-	bind := func(p provider, port uint16) *socket.Socket {
+	bind := func(p rdstest.Provider, port uint16) *socket.Socket {
 		s, err := p.Bind(rdstest.AddrOf(at, port))
 		if err != nil {
 			fail(err)

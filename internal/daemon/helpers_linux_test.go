@@ -4,9 +4,6 @@ package daemon
 
 import (
 	"math"
-	"os"
-	"os/exec"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -17,13 +14,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
-
-// process makes this program again, as a part of test, in a role.
-func process(test, role string, args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), exhaustEnv+"=1", "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"="+role, rdstest.ArgEnv+"="+strings.Join(args, " "))
-	return cmd
-}
 
 // Where an intruder's About lies in the data ring.
 const aboutAt = 4096

@@ -181,7 +181,7 @@ func dialed(t testing.TB, path string) *client.Client {
 	return rdstest.Attach(t, client.Dial, path)
 }
 
-func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
+func bound(t testing.TB, p rdstest.Provider, a netip.AddrPort) *socket.Socket {
 	t.Helper()
 	return rdstest.Bind(t, p, a)
 }

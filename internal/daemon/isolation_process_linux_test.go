@@ -71,7 +71,7 @@ type isolated struct {
 func startIsolated(t *testing.T, path string, at netip.Addr, port uint16, args ...string) *isolated {
 	t.Helper()
 	p := &isolated{at: [2]netip.AddrPort{rdstest.AddrOf(at, port), rdstest.AddrOf(at, port+1)}}
-	p.cmd = process("TestXRCREQ47CookiesOfOneApplicationAreNoOthers", "exposes", append([]string{path, p.at[0].String(), p.at[1].String()}, args...)...)
+	p.cmd = rdstest.Process("TestXRCREQ47CookiesOfOneApplicationAreNoOthers", "exposes", append([]string{path, p.at[0].String(), p.at[1].String()}, args...)...)
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()

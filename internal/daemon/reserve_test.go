@@ -166,7 +166,7 @@ func TestFanInDropsNothing(t *testing.T) {
 			cfg := rdstest.ReservedConfig()
 			var (
 				n     *node.Node
-				where provider
+				where rdstest.Provider
 				at    = rdstest.AddrOf(rdstest.NewAddr(), 4000)
 			)
 			if c.service {

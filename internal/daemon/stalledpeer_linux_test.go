@@ -170,7 +170,7 @@ type stalledPeer struct {
 func startStalled(t testing.TB, l *lab) *stalledPeer {
 	t.Helper()
 	p := &stalledPeer{TB: t, at: rdstest.AddrOf(rdstest.NewAddr(), 500)}
-	p.cmd = process("TestMRREQ12StalledPeerDoesNotKeepAFreedRegion", "stalls", strconv.Itoa(int(l.Port)), p.at.String())
+	p.cmd = rdstest.Process("TestMRREQ12StalledPeerDoesNotKeepAFreedRegion", "stalls", strconv.Itoa(int(l.Port)), p.at.String())
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()

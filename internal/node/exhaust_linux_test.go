@@ -21,10 +21,10 @@ import (
 // A host that runs out of descriptors cannot accept: it says so once, counts,
 // and goes on when there are some again. It happens in a process of its own.
 func TestOutOfDescriptors(t *testing.T) {
-	if os.Getenv(exhaustEnv) == "" {
+	if os.Getenv(rdstest.ExhaustEnv) == "" {
 		t.Parallel()
 		cmd := exec.Command(os.Args[0], "-test.run=^TestOutOfDescriptors$", "-test.v", "-test.count=1")
-		cmd.Env = append(os.Environ(), exhaustEnv+"=1")
+		cmd.Env = append(os.Environ(), rdstest.ExhaustEnv+"=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestOutOfDescriptors") {
 			t.Errorf("%v\n%s", err, out)

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,6 +31,13 @@ const (
 	RoleEnv = "RDS_TEST_ROLE"
 	ArgEnv  = "RDS_TEST_ARG"
 )
+
+// Process makes this program again, as a part of test, in a role.
+func Process(test, role string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), ExhaustEnv+"=1", "GORACE=atexit_sleep_ms=0", RoleEnv+"="+role, ArgEnv+"="+strings.Join(args, " "))
+	return cmd
+}
 
 // ConnectionsBetween lists descriptors of this process, one for each end of each TCP
 // connection between two addresses that is established, in random order.

@@ -2,14 +2,23 @@ package rdstest
 
 import (
 	"errors"
+	"net/netip"
 	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/rds/info"
 	"github.com/rds-go/rds/transport"
 )
+
+// Provider is where sockets come from.
+type Provider interface {
+	Bind(addr netip.AddrPort) (*socket.Socket, error)
+	Info() (info.Report, error)
+	Close() error
+}
 
 // peers is a node, whose package imports this one for its tests.
 type peers[P any] interface{ EachPeer(f func(P)) }
