@@ -34,11 +34,7 @@ func nodeOf(s *Socket) *Node {
 // counter reads one of a node's counters.
 func counter(t testing.TB, n *Node, name string) uint64 {
 	t.Helper()
-	report, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range report.Counters {
+	for _, c := range rdstest.Report(t, n).Counters {
 		if c.Name == name {
 			return c.Value
 		}

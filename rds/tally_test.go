@@ -62,7 +62,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	rdstest.Eventually(t, "a blocked sender", func() bool { return sessionOf(t, svc).CongestionBlocked == 1 })
 	counts("cong_send_blocked", sessionOf(t, svc).CongestionBlocked, 1)
 	var w WaitInfo
-	rdstest.Eventually(t, "the wait in the daemon's report", func() bool { w = waitOf(t, n, CauseCongested); return w.Senders == 1 })
+	rdstest.Eventually(t, "the wait in the daemon's report", func() bool { w = rdstest.WaitOf(t, n, CauseCongested); return w.Senders == 1 })
 	if w.Local != s.LocalAddrPort() || w.Remote != far.LocalAddrPort() || w.PID != os.Getpid() {
 		t.Errorf("%+v", w)
 	}
@@ -70,7 +70,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	if err := <-sent; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	rdstest.Eventually(t, "the end of the wait", func() bool { return waitOf(t, n, CauseCongested).Senders == 0 })
+	rdstest.Eventually(t, "the end of the wait", func() bool { return rdstest.WaitOf(t, n, CauseCongested).Senders == 0 })
 
 	const buffer = 100_000 // more than what the congested port holds back
 	rdstest.Must(t, s.SetWriteBuffer(buffer))
@@ -92,17 +92,4 @@ func TestCountersThroughDaemon(t *testing.T) {
 		t.Errorf("recv_drop_dead_sock %d, want 5", got)
 	}
 	counts("recv_delivered", sessionOf(t, svc).RecvMessages, 3)
-}
-
-// waitOf is the first wait for this cause, zero if there is none.
-func waitOf(t *testing.T, n *Node, cause string) WaitInfo {
-	t.Helper()
-	report, err := n.Info()
-	rdstest.Must(t, err)
-	for _, w := range report.Waits {
-		if w.Cause == cause {
-			return w
-		}
-	}
-	return WaitInfo{}
 }

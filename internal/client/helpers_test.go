@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/rds/info"
 )
 
 // newDrained is a daemon that can be drained, without waiting for anything, and started again.
@@ -92,16 +90,6 @@ func halfOf(s *socket.Socket) *node.Socket {
 func clientHalfOf(s *socket.Socket) *Socket {
 	h, _ := s.Endpoint.(*Socket)
 	return h
-}
-
-// sharesOf is what the user of this process has.
-func sharesOf(svc *daemon.Service) info.User {
-	for _, u := range svc.Users() {
-		if u.UID == uint32(os.Getuid()) {
-			return u
-		}
-	}
-	return info.User{}
 }
 
 // served is a node that serves applications.

@@ -34,7 +34,7 @@ func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
 		}
 		rdstest.WantErr(t, "one more", b.TrySend(next(), []byte("x")), datagram.ErrTooMany)
 		_ = first.Close()
-		rdstest.Eventually(t, "the end of peers", func() bool { return len(svc.Users()) == 1 && sharesOf(svc).Sessions == 1 })
+		rdstest.Eventually(t, "the end of peers", func() bool { return len(svc.Users()) == 1 && rdstest.SharesOf(svc).Sessions == 1 })
 		third := dialed(t, path)
 		c := bound(t, third, rdstest.AddrOf(here, 7))
 		rdstest.Eventually(t, "two numbers to be free", func() bool { return c.TrySend(next(), []byte("x")) == nil })

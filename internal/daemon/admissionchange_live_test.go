@@ -128,7 +128,7 @@ func TestChangeEndsConnections(t *testing.T) {
 			}
 			admit(t, n, onlyOf(friend))
 			rdstest.Eventually(t, "the end of connections", func() bool {
-				return !slices.ContainsFunc(connections(t, n), func(c info.Connection) bool {
+				return !slices.ContainsFunc(rdstest.Report(t, n).Connections, func(c info.Connection) bool {
 					return c.Connected && c.Remote != friend.LocalAddrPort().Addr()
 				})
 			})
@@ -142,7 +142,7 @@ func TestChangeEndsConnections(t *testing.T) {
 			rdstest.MustSend(t, s, friend.LocalAddrPort(), []byte("still"))
 			rdstest.Expect(t, friend, "still")
 			rdstest.WantNothing(t, s)
-			for _, c := range connections(t, n) {
+			for _, c := range rdstest.Report(t, n).Connections {
 				if c.Remote == friend.LocalAddrPort().Addr() && c.Path[0].Resets != 0 {
 					t.Error("the connection of a peer that is allowed was ended too")
 				}
@@ -224,7 +224,7 @@ func TestSenderBehindOthersHearsThatThePeerIsNotAllowed(t *testing.T) {
 		rdstest.Must(t, link.Conn.(*net.TCPConn).SetReadBuffer(4096)) // The message below is never acknowledged.
 		link.Put(link.Probe(link.Hs))
 		rdstest.Eventually(t, "the link of the slow peer", func() bool {
-			return slices.ContainsFunc(connections(t, n), func(c info.Connection) bool { return c.Connected && c.Remote == slow.Addr })
+			return slices.ContainsFunc(rdstest.Report(t, n).Connections, func(c info.Connection) bool { return c.Connected && c.Remote == slow.Addr })
 		})
 		rdstest.Must(t, s.SetWriteBuffer(config.MaxMessage))
 		rdstest.MustSend(t, s, rdstest.AddrOf(slow.Addr, 9), make([]byte, config.MaxMessage))

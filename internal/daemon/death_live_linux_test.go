@@ -216,7 +216,7 @@ func wantNothingLeft(t *testing.T, nodes ...*node.Node) {
 			t.Errorf("%d messages are not acknowledged", k)
 		}
 		rdstest.WantCounter(t, n, "recv_drop_overrun", 0)
-		for _, c := range connections(t, n) {
+		for _, c := range rdstest.Report(t, n).Connections {
 			if c.Queued != 0 {
 				t.Errorf("%v: %d bytes are queued", c.Remote, c.Queued)
 			}

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"net/netip"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,13 +95,6 @@ func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
 func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
 
 func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
-
-func connections(t testing.TB, n *node.Node) []info.Connection {
-	t.Helper()
-	info, err := n.Info()
-	rdstest.Must(t, err)
-	return info.Connections
-}
 
 // congestedAt tells whether a peer of n has said that its port is congested.
 func congestedAt(n *node.Node, port uint16) (yes bool) {
@@ -242,13 +234,3 @@ func shrink(x *session, n int) {
 }
 
 const stalledSize = 1000
-
-// sharesOf is what the user of this process has.
-func sharesOf(svc *Service) info.User {
-	for _, u := range svc.Users() {
-		if u.UID == uint32(os.Getuid()) {
-			return u
-		}
-	}
-	return info.User{}
-}

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -275,7 +274,7 @@ func newSiege(t *testing.T) *siege {
 		m.Release()
 		return b.Send(ctx, m.From, rdstest.Payload(n, size(n+1)))
 	})
-	go discard(ctx, s.sink)
+	go rdstest.Discard(ctx, s.sink)
 	t.Cleanup(func() {
 		close(stop)
 		_, _, _ = a.Close(), b.Close(), s.sink.Close()
@@ -283,17 +282,6 @@ func newSiege(t *testing.T) *siege {
 		<-done
 	})
 	return s
-}
-
-// discard receives until the socket is closed.
-func discard(ctx context.Context, s *socket.Socket) {
-	for {
-		m, err := s.Recv(ctx)
-		if err != nil {
-			return
-		}
-		m.Release()
-	}
 }
 
 // goes waits until the good application has exchanged n more messages.

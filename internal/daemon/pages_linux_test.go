@@ -25,23 +25,23 @@ func TestTouchedPagesOfAUser(t *testing.T) {
 		c, other := dialed(t, path), dialed(t, path)
 		here := rdstest.NewAddr()
 		s, to := bound(t, c, rdstest.AddrOf(here, 5)), bound(t, other, rdstest.AddrOf(here, 6))
-		if u := sharesOf(svc); u.OverMemory || u.Memory == 0 || u.Memory > 1<<20 {
+		if u := rdstest.SharesOf(svc); u.OverMemory || u.Memory == 0 || u.Memory > 1<<20 {
 			t.Fatalf("two applications have touched %+v", u)
 		}
 		dead := rdstest.Nowhere()
 		big := make([]byte, 200<<10)
 		var sent int
 		for {
-			sharesOf(svc) // looks
+			rdstest.SharesOf(svc) // looks
 			if err := s.TrySend(dead, big); err != nil {
 				rdstest.WantErr(t, "beyond the share", err, datagram.ErrWouldBlock, syscall.EAGAIN)
 				break
 			}
 			if sent++; sent > 60 {
-				t.Fatalf("%d messages, and %+v", sent, sharesOf(svc))
+				t.Fatalf("%d messages, and %+v", sent, rdstest.SharesOf(svc))
 			}
 		}
-		if u := sharesOf(svc); !u.OverMemory {
+		if u := rdstest.SharesOf(svc); !u.OverMemory {
 			t.Fatalf("%d messages, and %+v", sent, u)
 		}
 		rdstest.MustSend(t, s, to.LocalAddrPort(), []byte("small"))
@@ -50,11 +50,11 @@ func TestTouchedPagesOfAUser(t *testing.T) {
 		rdstest.WantErr(t, "a socket", err, datagram.ErrQuota, syscall.EDQUOT)
 		_, err = client.Dial(path)
 		rdstest.WantErr(t, "a session", err, datagram.ErrQuota)
-		if u := sharesOf(svc); u.Memory > 9<<20 {
+		if u := rdstest.SharesOf(svc); u.Memory > 9<<20 {
 			t.Errorf("%+v", u)
 		}
 		rdstest.Must(t, s.CancelSentTo(netip.AddrPort{}))
-		rdstest.Eventually(t, "the memory to be given back", func() bool { return !sharesOf(svc).OverMemory })
+		rdstest.Eventually(t, "the memory to be given back", func() bool { return !rdstest.SharesOf(svc).OverMemory })
 		rdstest.MustSend(t, s, to.LocalAddrPort(), big)
 		expectLen(t, to, len(big))
 		bound(t, dialed(t, path), rdstest.AddrOf(here, 7))

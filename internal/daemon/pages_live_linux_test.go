@@ -20,7 +20,7 @@ func TestTouchingFarBeyondTheShare(t *testing.T) {
 	for i := 0; i < 5<<20; i += 4096 {
 		area[i] = 1
 	}
-	if u := sharesOf(svc); !u.OverMemory || u.Memory < 5<<20 || u.Sessions != 1 || !e.seg.Short().IsSet() {
+	if u := rdstest.SharesOf(svc); !u.OverMemory || u.Memory < 5<<20 || u.Sessions != 1 || !e.seg.Short().IsSet() {
 		t.Errorf("%+v", u)
 	}
 	for i := range area {
@@ -55,14 +55,14 @@ func TestReceiveBeyondTheShare(t *testing.T) {
 		}
 		done <- nil
 	}()
-	rdstest.Eventually(t, "the share to be used up", func() bool { return sharesOf(svc).OverMemory })
-	before := sharesOf(svc).Memory
+	rdstest.Eventually(t, "the share to be used up", func() bool { return rdstest.SharesOf(svc).OverMemory })
+	before := rdstest.SharesOf(svc).Memory
 	for range count {
 		expectLen(t, to, size)
 	}
 	rdstest.NoError(t, <-done)
-	if after := sharesOf(svc).Memory; after > before+2<<20 {
+	if after := rdstest.SharesOf(svc).Memory; after > before+2<<20 {
 		t.Errorf("%d bytes were touched, then %d", before, after)
 	}
-	rdstest.Eventually(t, "what was received to be given back", func() bool { return !sharesOf(svc).OverMemory })
+	rdstest.Eventually(t, "what was received to be given back", func() bool { return !rdstest.SharesOf(svc).OverMemory })
 }

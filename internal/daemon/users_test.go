@@ -30,11 +30,11 @@ func TestPeersOfAUser(t *testing.T) {
 		err := second.TrySend(rdstest.Nowhere(), []byte("beyond"))
 		rdstest.WantErr(t, "a fourth peer", err, datagram.ErrQuota, syscall.EDQUOT)
 		rdstest.MustSend(t, second, known, []byte("used by the other one"))
-		if got := sharesOf(svc); got.Peers != 3 || got.Sessions != 2 || got.Sockets != 2 {
+		if got := rdstest.SharesOf(svc); got.Peers != 3 || got.Sessions != 2 || got.Sockets != 2 {
 			t.Errorf("%+v", got)
 		}
 		_ = a.Close()
-		rdstest.Eventually(t, "one peer to be given back", func() bool { return sharesOf(svc).Peers == 2 }) // known, and second's
+		rdstest.Eventually(t, "one peer to be given back", func() bool { return rdstest.SharesOf(svc).Peers == 2 }) // known, and second's
 		rdstest.MustSend(t, second, rdstest.Nowhere(), []byte("1"))
 		_ = b.Close()
 		rdstest.Eventually(t, "everything to be given back", func() bool { return len(svc.Users()) == 0 })
@@ -58,7 +58,7 @@ func TestSocketsOfAUser(t *testing.T) {
 		rdstest.WantErr(t, "a fourth socket", err, datagram.ErrQuota)
 		_ = s.Close()
 		_ = other.Close()
-		rdstest.Eventually(t, "shares to be given back", func() bool { u := sharesOf(svc); return u.Sockets == 1 && u.Addresses == 1 })
+		rdstest.Eventually(t, "shares to be given back", func() bool { u := rdstest.SharesOf(svc); return u.Sockets == 1 && u.Addresses == 1 })
 		bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 5))
 	})
 }

@@ -61,7 +61,7 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 		rdstest.Must(t, a.SetWriteBuffer(16<<10))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go discard(ctx, b)
+		go rdstest.Discard(ctx, b)
 		for range 3 {
 			for n := 0; len(asked) == 0; n++ {
 				if err := a.Send(ctx, b.LocalAddrPort(), make([]byte, 8<<10)); err != nil {

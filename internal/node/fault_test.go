@@ -93,7 +93,7 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 		send(wire.Header{Sequence: 1 << 63}, "a jump ahead")
 		send(wire.Header{Sequence: 1<<64 - 1}, "the last number")
 		send(wire.Header{Sequence: 5}, "back without a flag")
-		if c := connections(t, v.node); c[0].Remote == v.small.Addr && c[0].Paths == 3 {
+		if c := rdstest.Report(t, v.node).Connections; c[0].Remote == v.small.Addr && c[0].Paths == 3 {
 			t.Error("extensions of a datagram were taken for a handshake")
 		}
 	})

@@ -18,7 +18,6 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/rds/info"
 )
 
 // lent is memory that the provider takes.
@@ -180,24 +179,6 @@ func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
 func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
 
 func nodeOf(s *socket.Socket) *Node { return halfOf(s).Node }
-
-func connections(t testing.TB, n *Node) []info.Connection {
-	t.Helper()
-	info, err := n.Info()
-	rdstest.Must(t, err)
-	return info.Connections
-}
-
-// discard receives until ctx ends.
-func discard(ctx context.Context, s *socket.Socket) {
-	for {
-		m, err := s.Recv(ctx)
-		if err != nil {
-			return
-		}
-		m.Release()
-	}
-}
 
 // congestedAt tells whether a peer of n has said that its port is congested.
 func congestedAt(n *Node, port uint16) (yes bool) {

@@ -63,7 +63,7 @@ func TestInfo(t *testing.T) {
 		rdstest.Eventually(t, "acknowledgement", func() bool { return halfOf(a).Account.Messages() == 1 })
 		rdstest.Eventually(t, "the end of the handshake", func() bool { // each has probed and answered, and the other has it
 			i, _ := na.Info()
-			ours, theirs := i.Connections[0], connections(t, nb)[0]
+			ours, theirs := i.Connections[0], rdstest.Report(t, nb).Connections[0]
 			return rdstest.Counter(t, na, "send_pong") == 2 && rdstest.Counter(t, nb, "send_pong") == 2 && ours.Queued+theirs.Queued == 0 &&
 				ours.NextTX == theirs.NextRX && ours.NextRX == theirs.NextTX
 		})

@@ -54,7 +54,7 @@ func (m *mover) cut(rng *rand.Rand) int {
 
 // links is how many paths are up, and how many links have ended.
 func (m *mover) links() (up, ended int) {
-	for _, c := range connections(m, m.a) {
+	for _, c := range rdstest.Report(m, m.a).Connections {
 		for _, p := range c.Path {
 			ended += int(p.Resets)
 			if p.State == "up" {
@@ -308,7 +308,7 @@ func (m *mover) finish() {
 	select {
 	case <-done:
 	case <-time.After(rdstest.Patience):
-		m.Errorf("what was sent is not received: %+v %+v", connections(m, m.a), connections(m, m.b))
+		m.Errorf("what was sent is not received: %+v %+v", rdstest.Report(m, m.a).Connections, rdstest.Report(m, m.b).Connections)
 		_ = m.a.Close()
 		_ = m.b.Close()
 		<-done

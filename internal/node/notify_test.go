@@ -71,7 +71,7 @@ func TestNewGenerationDrops(t *testing.T) {
 			_ = r.SetReadBuffer(4096) // so that most of it cannot be acknowledged
 			r.Put(r.Probe(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}))
 			rdstest.Eventually(t, "the handshake", func() bool {
-				c := connections(t, nodeOf(s))
+				c := rdstest.Report(t, nodeOf(s)).Connections
 				return len(c) == 1 && c[0].Generation == generation
 			})
 			return r
@@ -83,10 +83,10 @@ func TestNewGenerationDrops(t *testing.T) {
 			rdstest.Must(t, s.SendMessage(rdstest.Background(t), &o))
 			o.Token++
 		}
-		sent := func() bool { return connections(t, nodeOf(s))[0].Path[0].Written > 32<<10 }
+		sent := func() bool { return rdstest.Report(t, nodeOf(s)).Connections[0].Path[0].Written > 32<<10 }
 		rdstest.Eventually(t, "a part is written", sent)
 		r.Reset()
-		rdstest.Eventually(t, "the loss", func() bool { return !connections(t, nodeOf(s))[0].Connected })
+		rdstest.Eventually(t, "the loss", func() bool { return !rdstest.Report(t, nodeOf(s)).Connections[0].Connected })
 		r = dial(6)
 		rdstest.Eventually(t, "a part is written again", sent)
 		r.Reset()

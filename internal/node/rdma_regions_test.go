@@ -58,7 +58,7 @@ func TestMRREQ7GetMRNeedsNoConnection(t *testing.T) {
 	l, n := newOpLab(t)
 	s := l.bind(n.node(l, config.Node{}))
 	rdstest.NoError(t, s.FreeMR(rdstest.MustGetMR(t, s, make([]byte, 10), 0), datagram.MRInvalidate))
-	if got := connections(t, nodeOf(s)); len(got) != 0 {
+	if got := rdstest.Report(t, nodeOf(s)).Connections; len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 }

@@ -221,7 +221,7 @@ func TestLiesAboutPaths(t *testing.T) {
 					take(1)
 					agreed := max(1, min(int(theirs), ours))
 					rdstest.Eventually(t, "the handshake", func() bool {
-						for _, c := range connections(t, v.node) {
+						for _, c := range rdstest.Report(t, v.node).Connections {
 							if c.Remote == v.high.Addr {
 								return c.Paths == agreed
 							}
@@ -255,7 +255,7 @@ func TestPathsThatAreNotOpened(t *testing.T) {
 		r.Hs.Paths = 8
 		r.Put(r.Probe(r.Hs))
 		rdstest.Eventually(t, "the handshake", func() bool {
-			for _, c := range connections(t, v.node) {
+			for _, c := range rdstest.Report(t, v.node).Connections {
 				if c.Remote == v.small.Addr {
 					return c.Paths == 8
 				}

@@ -261,7 +261,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 
 // provedPaths is how many paths of a node's first connection are up and proved.
 func provedPaths(t *testing.T, n *Node) (up int) {
-	for _, p := range connections(t, n)[0].Path {
+	for _, p := range rdstest.Report(t, n).Connections[0].Path {
 		if p.State == conn.Up.String() && p.Proved {
 			up++
 		}
@@ -271,7 +271,7 @@ func provedPaths(t *testing.T, n *Node) (up int) {
 
 // resetsOf is how many links of a node were lost.
 func resetsOf(t *testing.T, n *Node) (lost uint64) {
-	for _, c := range connections(t, n) {
+	for _, c := range rdstest.Report(t, n).Connections {
 		for _, p := range c.Path {
 			lost += p.Resets
 		}

@@ -68,7 +68,7 @@ func TestProgramsComeBeforePeers(t *testing.T) {
 		rdstest.MustSend(t, far, one, []byte("one"))
 		n := h.next()
 		a := l.bind(n, one)
-		if rdstest.Holds(100*time.Millisecond, func() bool { return len(connections(t, n)) > 0 }) {
+		if rdstest.Holds(100*time.Millisecond, func() bool { return len(rdstest.Report(t, n).Connections) > 0 }) {
 			t.Error("a peer was taken in while a port was missing")
 		}
 		began := time.Now()

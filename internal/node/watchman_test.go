@@ -126,7 +126,7 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 			ctx, cancel = context.WithCancel(rdstest.Background(t))
 			drained := make(chan struct{})
 			go func() {
-				discard(ctx, b)
+				rdstest.Discard(ctx, b)
 				close(drained)
 			}()
 			rdstest.Eventually(t, "the end of the congestion", func() bool {
@@ -163,7 +163,7 @@ func TestLogTellsOfPeersRestart(t *testing.T) {
 					rdstest.Expect(t, a, "world")
 					rdstest.Expect(t, b, "hello")
 					generation := nodeOf(b).Generation
-					rdstest.Eventually(t, "the handshake", func() bool { return connections(t, nodeOf(a))[0].Generation == generation })
+					rdstest.Eventually(t, "the handshake", func() bool { return rdstest.Report(t, nodeOf(a)).Connections[0].Generation == generation })
 					_ = nodeOf(b).Close()
 				}
 				rdstest.Eventually(t, "the line", func() bool { return logs.FilterMessage("peer restarted").Len() > 0 })

@@ -222,7 +222,7 @@ func TestConfiguredPeerConnectsByAnother(t *testing.T) {
 		n := l.node(config.Node{PeerWires: map[netip.Addr]config.Wire{b.LocalAddrPort().Addr(): config.WireXRC}})
 		a := l.bind(n)
 		rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("there"))
-		rdstest.Eventually(t, "connections of the peer", func() bool { return connections(t, nodeOf(b))[0].Path[0].Resets > 1 })
+		rdstest.Eventually(t, "connections of the peer", func() bool { return rdstest.Report(t, nodeOf(b)).Connections[0].Path[0].Resets > 1 })
 		if p := rdstest.Peers(n); p != 0 {
 			t.Errorf("%d peers", p)
 		}

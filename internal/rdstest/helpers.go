@@ -84,6 +84,17 @@ func WantCounter(t testing.TB, n interface{ List() []transport.Counter }, name s
 	}
 }
 
+// Discard receives until ctx ends, or the socket is closed.
+func Discard(ctx context.Context, s Socket) {
+	for {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			return
+		}
+		m.Release()
+	}
+}
+
 // Drop takes n messages, whatever they are.
 func Drop(t testing.TB, s Socket, n int) {
 	t.Helper()

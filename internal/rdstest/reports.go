@@ -2,6 +2,7 @@ package rdstest
 
 import (
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/rds-go/rds/rds/info"
@@ -38,6 +39,16 @@ func WaitOf(t testing.TB, n reporter, cause string) info.Wait {
 		}
 	}
 	return info.Wait{}
+}
+
+// SharesOf is what the user of this process has of a service.
+func SharesOf(svc interface{ Users() []info.User }) info.User {
+	for _, u := range svc.Users() {
+		if u.UID == uint32(os.Getuid()) {
+			return u
+		}
+	}
+	return info.User{}
 }
 
 // Counter reads one of a node's counters.
