@@ -139,8 +139,6 @@ func TestPeacefulRestartLosesNothing(t *testing.T) {
 			rdstest.Expect(t, a, "while you were out")
 			rdstest.Must(t, n.Close())
 		}
-		for i := range total {
-			rdstest.ExpectNumber(t, b, i)
-		}
+		rdstest.ExpectNumbers(t, b, int(total))
 	})
 }

@@ -72,12 +72,8 @@ func startTalker(t testing.TB, test, namespace string, k talk) *talker {
 	}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := p.cmd.StdoutPipe()
-	rdstest.Must(t, err)
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	rdstest.Must(t, p.cmd.Start())
+	in, out := rdstest.Piped(t, p.cmd)
+	p.in = in
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

@@ -67,9 +67,7 @@ func TestMonitorOffClearsOwnBit(t *testing.T) {
 	if !r.NextMap().Congested(port) {
 		t.Fatal("not congested")
 	}
-	if err := errors.Join(s.SetCongestionMonitor(true), s.SetCongestionMonitor(false)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, errors.Join(s.SetCongestionMonitor(true), s.SetCongestionMonitor(false)))
 	if r.NextMap().Congested(port) {
 		t.Error("still congested")
 	}

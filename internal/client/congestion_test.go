@@ -77,9 +77,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		for got[a.LocalAddrPort()] < n+1 || got[a2.LocalAddrPort()] < 1 { // the blocked ones come too
 			take()
 		}
-		if err := errors.Join(<-blocked, <-batched); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, errors.Join(<-blocked, <-batched))
 		if err := rdstest.Stream(ctx, a, b, 300, rdstest.Fixed(100)); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}

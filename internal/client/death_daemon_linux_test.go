@@ -123,12 +123,7 @@ type result struct {
 func startDaemon(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	d := rdstest.Process("TestDaemonIsKilled", "daemon", args...)
-	d.Stderr = os.Stderr
-	out, err := d.StdoutPipe()
-	if err == nil {
-		err = d.Start()
-	}
-	rdstest.Must(t, err)
+	_, out := rdstest.Piped(t, d)
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatalf("the daemon does not start: %v", err)
 	}

@@ -77,9 +77,7 @@ func TestReconnect(t *testing.T) {
 		full := l.bindOne(config.Node{ReceiveBuffer: 1000})
 		c := d.client(true)
 		b := newBlocked(t, c, full)
-		if err := errors.Join(b.recv.SetReadBuffer(123_456), b.recv.SetWriteBuffer(65_432), b.recv.SetRecvErr(true), b.recv.Connect(far.LocalAddrPort())); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, errors.Join(b.recv.SetReadBuffer(123_456), b.recv.SetWriteBuffer(65_432), b.recv.SetRecvErr(true), b.recv.Connect(far.LocalAddrPort())))
 		rdstest.MustSend(t, far, b.congested.LocalAddrPort(), []byte("before"))
 		rdstest.Eventually(t, "arrival", func() bool {
 			return b.congested.Poll()&datagram.PollIn != 0 && clientHalfOf(b.congested).Queue.Count.Load() > 0

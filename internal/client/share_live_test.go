@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/netip"
 	"testing"
@@ -154,30 +153,17 @@ func TestADeadHostComesBack(t *testing.T) {
 		to := rdstest.Nowhere()
 		const count, size = 400, 5000 // nearly twice the buffer
 		sent := make(chan error, 1)
-		send := func(i int) error {
-			b := make([]byte, size)
-			binary.BigEndian.PutUint32(b, uint32(i))
-			return s.Send(rdstest.Background(t), to, b)
-		}
 		go func() {
-			for i := range count {
-				if err := send(i); err != nil {
-					sent <- err
-					return
-				}
+			var err error
+			for i := uint64(0); i < count && err == nil; i++ {
+				err = s.Send(rdstest.Background(t), to, rdstest.Payload(i, size))
 			}
-			sent <- nil
+			sent <- err
 		}()
 		rdstest.Eventually(t, "the sender to wait", func() bool { return waitsToSend(s) })
 		rdstest.Promptly(t, s, up, make([]byte, 1000))
 		back := l.bind(l.node(config.Node{Addresses: []netip.Addr{to.Addr()}}), to)
-		for i := range count {
-			m := rdstest.MustRecv(t, back)
-			if got := binary.BigEndian.Uint32(m.Data); got != uint32(i) {
-				t.Fatalf("message %d instead of %d", got, i)
-			}
-			m.Release()
-		}
+		rdstest.ExpectNumbers(t, back, count)
 		rdstest.Must(t, <-sent)
 	})
 }

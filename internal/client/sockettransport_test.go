@@ -162,9 +162,7 @@ func TestSetTransportOutlivesTheDaemon(t *testing.T) {
 	here := rdstest.NewAddr()
 	tcp, xrc := bound(t, c, rdstest.AddrOf(here, 100)), bound(t, c, rdstest.AddrOf(here, 101))
 	known, unknown := l.bind(l.node(config.Node{})), l.bind(l.node(config.Node{}))
-	if err := errors.Join(tcp.SetTransport(config.WireTCP), xrc.SetTransport(config.WireXRC)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, errors.Join(tcp.SetTransport(config.WireTCP), xrc.SetTransport(config.WireXRC)))
 	rdstest.MustSend(t, tcp, known.LocalAddrPort(), []byte("before"))
 	rdstest.Expect(t, known, "before")
 	old := tcp.Endpoint.(*Socket).half.Load()

@@ -111,9 +111,7 @@ func TestStoppedApplicationIsNotReady(t *testing.T) {
 	from := q.bind(q.node)
 	beside := q.bind(q.node, rdstest.AddrOf(from.LocalAddrPort().Addr(), 5000)) // on the same connection
 	rdstest.Must(t, from.SetWriteBuffer(1<<30))
-	if err := errors.Join(rdstest.Converse(ctx, from, stopped, 5), rdstest.Converse(ctx, beside, other, 5)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, errors.Join(rdstest.Converse(ctx, from, stopped, 5), rdstest.Converse(ctx, beside, other, 5)))
 	rdstest.Eventually(t, "the peer knows whose the port is", func() bool {
 		before := rdstest.Counter(q, q.svc.node, "recv_misplaced")
 		rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 1))
@@ -175,10 +173,9 @@ func TestNotReadyEnds(t *testing.T) {
 			from := q.bind(q.node)
 			rdstest.Must(t, from.SetWriteBuffer(1<<30))
 			rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 5))
-			accepted := uint32(0)
+			accepted := 0
 			for end := time.Now().Add(rdstest.Patience); ; {
-				data := binary.BigEndian.AppendUint32(make([]byte, 0, 8<<10), accepted)[:8<<10]
-				err := from.TrySend(at, data)
+				err := from.TrySend(at, rdstest.Payload(uint64(accepted), 8<<10))
 				if err == nil {
 					accepted++
 					continue
@@ -205,16 +202,7 @@ func TestNotReadyEnds(t *testing.T) {
 					l.Close(1)
 				}
 			})
-			for i := range accepted {
-				m, err := stopped.Recv(ctx)
-				if err != nil {
-					t.Fatalf("message %d of %d: %v", i, accepted, err)
-				}
-				if binary.BigEndian.Uint32(m.Data) != i {
-					t.Fatalf("message %d is %d", i, binary.BigEndian.Uint32(m.Data))
-				}
-				m.Release()
-			}
+			rdstest.ExpectNumbers(t, stopped, accepted)
 			rdstest.Must(t, rdstest.Converse(ctx, from, stopped, 5))
 		})
 	}

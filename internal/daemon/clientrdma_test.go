@@ -55,9 +55,7 @@ func TestProvidersWrite(t *testing.T) {
 			text := rdstest.Payload(i, []int{8, 1000, 40_000}[i%3]) // on the ring, and beside it
 			rdstest.Operate(t, a, b, i, datagram.Outgoing{Data: text, RDMA: &datagram.RDMA{Cookie: c, Offset: 7, Local: [][]byte{local[:10], local[10:]}, Write: true}})
 			m := rdstest.MustRecv(t, b)
-			if err := errors.Join(rdstest.Verify(m.Data, i), rdstest.Verify(mem[7:7+len(local)], i)); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, errors.Join(rdstest.Verify(m.Data, i), rdstest.Verify(mem[7:7+len(local)], i)))
 			m.Release()
 			rdstest.WantStatus(t, a, i, datagram.StatusSuccess)
 		}

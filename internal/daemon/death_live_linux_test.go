@@ -46,16 +46,7 @@ func (d *doomed) start() {
 	d.cmd = rdstest.Process("TestApplicationsAreKilled", "application", args...)
 	d.stderr = new(bytes.Buffer)
 	d.cmd.Stderr = d.stderr
-	var err error
-	if d.in, err = d.cmd.StdinPipe(); err != nil {
-		d.Fatal(err)
-	}
-	out, err := d.cmd.StdoutPipe()
-	if err == nil {
-		d.out = bufio.NewReader(out)
-		err = d.cmd.Start()
-	}
-	rdstest.Must(d, err)
+	d.in, d.out = rdstest.Piped(d, d.cmd)
 }
 
 func (d *doomed) ready() {

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -113,9 +112,7 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 		rdstest.NoError(t, rdstest.Verify(region, uint64(round)))
 		rdstest.WantCounter(t, nodeOf(peer), "conn_reset", before)
 	}
-	if err := errors.Join(stays.FreeMR(kept, datagram.MRInvalidate), peer.FreeMR(blocks, datagram.MRInvalidate)); err != nil {
-		t.Error(err)
-	}
+	rdstest.NoError(t, errors.Join(stays.FreeMR(kept, datagram.MRInvalidate), peer.FreeMR(blocks, datagram.MRInvalidate)))
 	if s := n.Regions().Stats(); s.Large.Live+s.Large.Dirty != 0 {
 		t.Errorf("regions are left: %+v", s.Large)
 	}
@@ -148,14 +145,9 @@ type exposed struct {
 func expose(t testing.TB, args ...string) *exposed {
 	t.Helper()
 	e := &exposed{cmd: rdstest.Process("TestMRREQ29ApplicationsWithRegionsAreKilled", "exposes", args...)}
-	e.cmd.Stderr = os.Stderr
-	out, err := e.cmd.StdoutPipe()
-	if err == nil {
-		err = e.cmd.Start()
-	}
-	rdstest.Must(t, err)
+	_, out := rdstest.Piped(t, e.cmd)
 	t.Cleanup(func() { _ = e.cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line, err := out.ReadString('\n')
 	if _, scan := fmt.Sscan(line, &e.cookie); err != nil || scan != nil {
 		t.Fatalf("%q, %v, %v", line, err, scan)
 	}

@@ -30,14 +30,7 @@ func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
 	_, svc, path := served(t, l, config.Node{Linger: rdstest.Patience}, config.Service{})
 	receiver := l.bind(l.node(config.Node{}))
 	d := rdstest.Process("TestSubmittedBeforeAKillIsDelivered", "submitter", path, rdstest.AddrOf(rdstest.NewAddr(), 0).String(), receiver.LocalAddrPort().String())
-	d.Stderr = os.Stderr
-	in, err := d.StdinPipe()
-	rdstest.Must(t, err)
-	out, err := d.StdoutPipe()
-	if err == nil {
-		err = d.Start()
-	}
-	rdstest.Must(t, err)
+	in, out := rdstest.Piped(t, d)
 	said := bufio.NewScanner(out)
 	hears := func(want string) {
 		t.Helper()
@@ -49,20 +42,15 @@ func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
 	rdstest.Expect(t, receiver, "first")
 	x := svc.all()[0]
 	x.mu.Lock() // the daemon takes nothing, as one that is not given the processor
-	if _, err = in.Write([]byte("go\n")); err == nil {
+	_, err := in.Write([]byte("go\n"))
+	if err == nil {
 		hears("submitted")
 		err = d.Process.Kill()
 	}
 	_ = d.Wait()
 	time.AfterFunc(20*time.Millisecond, x.mu.Unlock) // as a rule the session's end waits for it by then, and is judged, not its goroutine
 	rdstest.Must(t, err)
-	for i := range uint64(messages) {
-		m := rdstest.MustRecv(t, receiver)
-		if len(m.Data) != 8 || binary.BigEndian.Uint64(m.Data) != i {
-			t.Fatalf("message %x instead of %d", m.Data, i)
-		}
-		m.Release()
-	}
+	rdstest.ExpectNumbers(t, receiver, messages)
 }
 
 // beSubmitter submits messages when it is told to, and waits to be killed.

@@ -81,15 +81,7 @@ type taker struct {
 func startTaker(t testing.TB, role string, args ...any) *taker {
 	t.Helper()
 	k := &taker{TB: t, cmd: rdstest.Process("TestFanIn", role, strings.Fields(fmt.Sprintln(args...))...)}
-	k.cmd.Stderr = os.Stderr
-	in, err := k.cmd.StdinPipe()
-	rdstest.Must(t, err)
-	out, err := k.cmd.StdoutPipe()
-	if err == nil {
-		k.in, k.out = in, bufio.NewReader(out)
-		err = k.cmd.Start()
-	}
-	rdstest.Must(t, err)
+	k.in, k.out = rdstest.Piped(t, k.cmd)
 	t.Cleanup(func() { _ = k.cmd.Process.Kill(); _ = k.cmd.Wait() })
 	if line, err := k.out.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("%s does not start: %q, %v", role, line, err)

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -23,23 +22,13 @@ func TestMessagesGoStraightToTheRing(t *testing.T) {
 			n, svc, path := served(t, l, config.Node{Wire: wire, ReceiveBuffer: 64 << 20}, config.Service{})
 			to := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 			send := func(to *socket.Socket, i uint64) {
-				data := make([]byte, 8+700*(i%30))
-				binary.BigEndian.PutUint64(data, i)
-				rdstest.MustSend(t, from, to.LocalAddrPort(), data)
-			}
-			receive := func(to *socket.Socket, i uint64) {
-				t.Helper()
-				m := rdstest.MustRecv(t, to)
-				if got := binary.BigEndian.Uint64(m.Data); got != i {
-					t.Fatalf("message %d instead of %d", got, i)
-				}
-				m.Release()
+				rdstest.MustSend(t, from, to.LocalAddrPort(), rdstest.Payload(i, 8+700*int(i%30)))
 			}
 			const messages = 500
 			for i := range uint64(messages) {
 				send(to, i)
 				if i >= 50 {
-					receive(to, i-50)
+					rdstest.ExpectNumber(t, to, i-50)
 				}
 			}
 			rdstest.WantCounter(t, n, "recv_waited", 0)
@@ -54,9 +43,7 @@ func TestMessagesGoStraightToTheRing(t *testing.T) {
 				send(slow, i)
 			}
 			rdstest.Eventually(t, "messages to wait", func() bool { return rdstest.Counter(t, n, "recv_waited") > 0 })
-			for i := range uint64(2 * messages) {
-				receive(slow, i)
-			}
+			rdstest.ExpectNumbers(t, slow, 2*messages)
 		})
 	}
 }

@@ -72,14 +72,8 @@ func startIsolated(t *testing.T, path string, at netip.Addr, port uint16, args .
 	t.Helper()
 	p := &isolated{at: [2]netip.AddrPort{rdstest.AddrOf(at, port), rdstest.AddrOf(at, port+1)}}
 	p.cmd = rdstest.Process("TestXRCREQ47CookiesOfOneApplicationAreNoOthers", "exposes", append([]string{path, p.at[0].String(), p.at[1].String()}, args...)...)
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
-	out, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err, err2, p.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	p.in, p.out = rdstest.Piped(t, p.cmd)
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
-	p.in, p.out = in, bufio.NewReader(out)
 	line, err := p.out.ReadString('\n')
 	if _, scan := fmt.Sscan(line, &p.cookie); err != nil || scan != nil {
 		t.Fatalf("%q, %v, %v", line, err, scan)

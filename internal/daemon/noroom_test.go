@@ -128,9 +128,7 @@ func TestReceiveArenaShrinks(t *testing.T) {
 	if info := sessionOf(t, svc); last() == 0 || info.Backlog < 4<<20 || info.Waiting != 0 || info.ReceiveArena != 1<<20 {
 		t.Errorf("%+v", info)
 	}
-	for i := range messages {
-		rdstest.ExpectNumber(t, to, uint64(i))
-	}
+	rdstest.ExpectNumbers(t, to, messages)
 	for _, s := range small {
 		rdstest.Expect(t, s, "small")
 	}

@@ -171,17 +171,11 @@ func startStalled(t testing.TB, l *lab) *stalledPeer {
 	t.Helper()
 	p := &stalledPeer{TB: t, at: rdstest.AddrOf(rdstest.NewAddr(), 500)}
 	p.cmd = rdstest.Process("TestMRREQ12StalledPeerDoesNotKeepAFreedRegion", "stalls", strconv.Itoa(int(l.Port)), p.at.String())
-	p.cmd.Stderr = os.Stderr
-	in, err := p.cmd.StdinPipe()
-	out, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err, err2, p.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	p.in, p.out = rdstest.Piped(t, p.cmd)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 	})
-	p.in, p.out = in, bufio.NewReader(out)
 	if line := p.hear(); line != "ready" {
 		t.Fatal(line)
 	}

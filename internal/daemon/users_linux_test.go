@@ -141,18 +141,9 @@ func asUser(t *testing.T, uid uint32, o userOrder) *otherUser {
 	rdstest.Must(t, err)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), userEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	u := &otherUser{T: t, cmd: cmd}
-	if u.in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		u.out = bufio.NewReader(out)
-		err = cmd.Start()
-	}
-	rdstest.Must(t, err)
+	u.in, u.out = rdstest.Piped(t, cmd)
 	t.Cleanup(func() { u.kill() })
 	return u
 }

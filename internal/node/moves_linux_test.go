@@ -52,9 +52,7 @@ func TestMoveWaitsForTheOldLink(t *testing.T) {
 			}
 			return p.Linked() == 2
 		})
-		for i := range n {
-			rdstest.ExpectNumber(t, full, uint64(i))
-		}
+		rdstest.ExpectNumbers(t, full, n)
 		rdstest.Expect(t, other, "xrc again")
 	})
 }

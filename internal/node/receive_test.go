@@ -90,9 +90,7 @@ func TestPeekPassesTheWakeUpOn(t *testing.T) {
 		}()
 		rdstest.Eventually(t, "two wait", func() bool { return halfOf(b).Readers.N.Load() == 2 })
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
-		if err := errors.Join(<-peeked, <-taken); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, errors.Join(<-peeked, <-taken))
 	})
 }
 

@@ -171,9 +171,7 @@ func TestSetTransport(t *testing.T) {
 		rdstest.WantErr(t, "no transport", other.SetTransport("ib"), datagram.ErrInvalid, syscall.EINVAL)
 		tcp := l.bind(l.node(config.Node{Wire: config.WireTCP}))
 		rdstest.WantErr(t, "not of this node", tcp.SetTransport(config.WireXRC), datagram.ErrNoTransport, syscall.ENOPROTOOPT)
-		if err := errors.Join(tcp.SetTransport(config.WireTCP), tcp.SetTransport(config.WireAuto)); err != nil {
-			t.Error(err)
-		}
+		rdstest.NoError(t, errors.Join(tcp.SetTransport(config.WireTCP), tcp.SetTransport(config.WireAuto)))
 		_ = tcp.Close()
 		if err := tcp.SetTransport(config.WireTCP); !rdstest.Closed(err) {
 			t.Errorf("closed: %v", err)

@@ -1,8 +1,10 @@
 package rdstest
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -37,6 +39,19 @@ func Process(test, role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
 	cmd.Env = append(os.Environ(), ExhaustEnv+"=1", "GORACE=atexit_sleep_ms=0", RoleEnv+"="+role, ArgEnv+"="+strings.Join(args, " "))
 	return cmd
+}
+
+// Piped starts a process, and returns its standard input and output. Its errors are this process's
+// unless they go elsewhere.
+func Piped(t testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader) {
+	t.Helper()
+	if cmd.Stderr == nil {
+		cmd.Stderr = os.Stderr
+	}
+	in, err1 := cmd.StdinPipe()
+	o, err2 := cmd.StdoutPipe()
+	Must(t, errors.Join(err1, err2, cmd.Start()))
+	return in, bufio.NewReader(o)
 }
 
 // ConnectionsBetween lists descriptors of this process, one for each end of each TCP
