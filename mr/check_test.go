@@ -135,9 +135,7 @@ func TestDataPathAllocatesNothing(t *testing.T) {
 			f()
 		}
 		g.ok(o.Barrier(t.Context()))
-		if n := testing.AllocsPerRun(200, f); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		same(t, name+", allocations", testing.AllocsPerRun(200, f), 0)
 	}
 }
 

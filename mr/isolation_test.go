@@ -87,8 +87,7 @@ func TestCheckGivesTheFirstReason(t *testing.T) {
 	}
 	g.ok(g.own.Free(k))
 	g.wantFault(r, g.read(k, 1), Revoked)
-	_, err := g.own.Map(make([]byte, 16), Options{Domain: g.dom, Base: 1<<64 - 15})
-	g.want(err, ErrBase)
+	g.want(errOf(g.own.Map(make([]byte, 16), Options{Domain: g.dom, Base: 1<<64 - 15})), ErrBase)
 	// The last byte of the address space belongs to a region as any other.
 	top := g.mapped(g.own, make([]byte, 16), Options{Domain: g.dom, Base: 1<<64 - 16})
 	g.wantFault(r, &Request{Key: top, Domain: g.dom, Addr: 1<<64 - 16, Len: 16}, None)
@@ -268,8 +267,7 @@ func TestMRREQ29DeathOfAnOwnerDuringAWriteStorm(t *testing.T) {
 			t.Errorf("region %d was written to after its owner's death", i)
 		}
 	}
-	_, err := victim.Map(mems[0], g.options(0))
-	g.want(err, ErrClosed)
+	g.want(errOf(victim.Map(mems[0], g.options(0))), ErrClosed)
 	g.want(victim.Free(keys[0]), ErrKey)
 	g.ok(victim.Close(context.Background()))
 }
@@ -292,8 +290,7 @@ func TestMRREQ30OtherProcessesCannotFreeOrUseARegion(t *testing.T) {
 			t.Error(name)
 		}
 	}
-	_, err := thief.Map(make([]byte, 8), Options{Domain: newRig(t, Config{}).dom})
-	g.want(err, ErrDomain)
+	g.want(errOf(thief.Map(make([]byte, 8), Options{Domain: newRig(t, Config{}).dom})), ErrDomain)
 	g.wantFault(r, &Request{Key: k, Domain: thiefDomain, Len: 1}, WrongDomain)
 	g.wantFault(r, &Request{Key: k, Domain: g.dom, Rights: LocalWrite, Len: 64}, None)
 	g.ok(g.own.Free(k))

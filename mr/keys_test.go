@@ -154,11 +154,9 @@ func TestMRREQ4UsedUpBaseRestsAndComesBack(t *testing.T) {
 		if s := g.Stats().Small; s.Resting != 2 || s.Clean != 0 {
 			g.Errorf("both bases should rest: %+v", s)
 		}
-		_, err := use()
-		g.want(err, ErrExhausted)
+		g.want(errOf(use()), ErrExhausted)
 		<-time.After(time.Minute) // of the bubble
-		_, err = use()
-		g.ok(err)
+		g.ok(errOf(use()))
 	})
 }
 

@@ -147,8 +147,7 @@ func TestAtomicsNeedAlignment(t *testing.T) {
 	mem := unsafe.Slice((*byte)(unsafe.Pointer(new([4]uint64))), 32)
 	opt := g.options(LocalWrite | RemoteAtomic)
 	opt.Base = 0x1003
-	_, err := g.own.Map(mem, opt)
-	g.want(err, ErrBase)
+	g.want(errOf(g.own.Map(mem, opt)), ErrBase)
 	k := g.mapped(g.own, mem[3:], opt)
 	for _, c := range []struct {
 		addr, n uint64
