@@ -112,8 +112,7 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 	p := g.process("p", keeper.dom.xrcd.file)
 	q := p.srq(8)
 	n := q.Num()
-	_, err := p.Advertise(ServiceAttr{ID: id, Domain: p.dom, SRQ: q})
-	g.ok(err)
+	g.ok(errOf(p.Advertise(ServiceAttr{ID: id, Domain: p.dom, SRQ: q})))
 	shared := keeper.target()
 	var conns []*conn
 	var threads sync.WaitGroup

@@ -46,8 +46,7 @@ func TestCreateInitiator(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	g.ok(i.Destroy(ctx))
-	_, err = i.Query()
-	g.want(err, ErrForeign)
+	g.want(errOf(i.Query()), ErrForeign)
 	g.want(i.Modify(Attr{State: StateInit}, MaskState|initMask), ErrNumber)
 }
 
@@ -95,8 +94,7 @@ func TestOpenTarget(t *testing.T) {
 	g.ok(err)
 	g.ok(h.Modify(Attr{State: StateInit}, MaskState|initMask))
 	g.ok(h.Destroy(ctx))
-	_, err = h.Query()
-	g.want(err, ErrForeign)
+	g.want(errOf(h.Query()), ErrForeign)
 	g.want(h.Modify(Attr{State: StateError}, MaskState), ErrForeign)
 }
 
@@ -121,8 +119,7 @@ func TestProtectionDomainWithRegions(t *testing.T) {
 
 func TestCreateCQ(t *testing.T) {
 	g, p := oneProcess(t)
-	_, err := p.CreateCQ(0)
-	g.want(err, syscall.EINVAL)
+	g.want(errOf(p.CreateCQ(0)), syscall.EINVAL)
 	g.ok(p.cq.Close(ctx))
 	g.want(p.cq.Wait(ctx), iwarp.ErrClosed)
 	g.want(p.cq.Close(ctx), ErrForeign)

@@ -10,6 +10,15 @@ import (
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
+// climb takes an initiator from state to state.
+func (g *rig) climb(i *Initiator, a Attr, states ...State) {
+	g.Helper()
+	for _, s := range states {
+		a.State = s
+		g.ok(i.Modify(a, stepMask[s]))
+	}
+}
+
 func TestCommunicationIsEstablishedOnceInEachLife(t *testing.T) {
 	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
@@ -185,19 +194,14 @@ func TestADestroyedQueueLeavesNoEvents(t *testing.T) {
 	g.ok(q.Close(ctx))
 	g.want(g.send(tgt, n), ErrUnknownSRQ)
 	g.want(q.Close(ctx), ErrForeign)
-	_, err := q.PostReceive(iwarp.ReceiveRequest{})
-	g.want(err, iwarp.ErrClosed)
+	g.want(errOf(q.PostReceive(iwarp.ReceiveRequest{})), iwarp.ErrClosed)
 	g.events(p.Session)
 }
 
 func TestDrainedIsToldOnce(t *testing.T) {
 	g, p := oneProcess(t)
 	i := p.initiator()
-	for _, s := range []State{StateInit, StateRTR, StateRTS} {
-		a := upAttr(peer(1))
-		a.State = s
-		g.ok(i.Modify(a, stepMask[s]))
-	}
+	g.climb(i, upAttr(peer(1)), StateInit, StateRTR, StateRTS)
 	i.Drained() // not in SQD
 	g.ok(i.Modify(Attr{State: StateSQD, SQDNotify: true}, MaskState|MaskSQDNotify))
 	i.Drained()
@@ -233,11 +237,7 @@ func TestXRCREQ19RestartsAreFewAndWaitLonger(t *testing.T) {
 	i := p.initiator()
 	seen := map[Ref]bool{i.Ref(): true}
 	up := func() {
-		for _, s := range []State{StateInit, StateRTR} {
-			a := upAttr(peer(1))
-			a.State = s
-			g.ok(i.Modify(a, stepMask[s]))
-		}
+		g.climb(i, upAttr(peer(1)), StateInit, StateRTR)
 	}
 	for range 2 {
 		for n := range 10 {
@@ -268,6 +268,5 @@ func TestXRCREQ19RestartsAreFewAndWaitLonger(t *testing.T) {
 		g.ok(i.Modify(Attr{State: StateReset}, MaskState))
 	}
 	g.ok(i.Destroy(ctx))
-	_, err := i.Restart()
-	g.want(err, ErrForeign)
+	g.want(errOf(i.Restart()), ErrForeign)
 }

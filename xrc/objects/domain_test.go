@@ -107,8 +107,7 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 	g.ok(q.Close(ctx))
 	r := a.target()
 	g.want(a.dom.Close(), ErrBusy)
-	_, err := b.Register(b.dom, r.Number)
-	g.ok(err)
+	g.ok(errOf(b.Register(b.dom, r.Number)))
 	g.ok(a.Unregister(ctx, a.dom, r.Number))
 	if i, err := b.QueryTarget(b.dom, r.Number); err != nil || i.Registered != 1 {
 		t.Errorf("%+v, %v", i, err)
@@ -176,8 +175,7 @@ func TestXRCREQ43ANewDomainOfTheSameFileKnowsNoOldNumbers(t *testing.T) {
 	if b.dom.Tag() == tag {
 		t.Error("the same domain")
 	}
-	_, err := b.Register(b.dom, old.Number)
-	g.want(err, ErrNumber)
+	g.want(errOf(b.Register(b.dom, old.Number)), ErrNumber)
 	tgt, _ := b.up(peer(1))
 	g.want(g.send(tgt, srqn), ErrUnknownSRQ)
 }
@@ -199,8 +197,7 @@ func TestDomainsKeepOneDescriptor(t *testing.T) {
 		d, err := p.OpenDomain(int(f.Fd()), 0)
 		g.ok(err)
 		g.ok(d.Close())
-		_, err = p.OpenDomain(int(f.Fd()), os.O_EXCL)
-		g.want(err, ErrExists)
+		g.want(errOf(p.OpenDomain(int(f.Fd()), os.O_EXCL)), ErrExists)
 	}
 	if n := open(); n > before+10 {
 		t.Errorf("%d descriptors more", n-before)

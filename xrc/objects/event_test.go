@@ -25,15 +25,13 @@ func (g *rig) sharers() (all []*process, t *Target) {
 	for _, name := range []string{"opener", "opener too", "registered"} {
 		p := g.process(name, f)
 		if name == "registered" {
-			_, err := p.Register(p.dom, t.ref.Number)
-			g.ok(err)
+			g.ok(errOf(p.Register(p.dom, t.ref.Number)))
 		}
 		for range 2 { // events do not go by handles
 			if name == "registered" {
 				continue
 			}
-			_, err := p.OpenTarget(p.dom, t.ref.Number)
-			g.ok(err)
+			g.ok(errOf(p.OpenTarget(p.dom, t.ref.Number)))
 		}
 		all = append(all, p)
 	}
@@ -121,8 +119,7 @@ func TestXRCREQ27ASessionThatDoesNotReadDelaysNobody(t *testing.T) {
 	f := g.file("job")
 	a, deaf := g.process("a", f), g.process("deaf", f)
 	tgt, _ := a.up(peer(1))
-	_, err := deaf.Register(deaf.dom, tgt.ref.Number)
-	g.ok(err)
+	g.ok(errOf(deaf.Register(deaf.dom, tgt.ref.Number)))
 	const n = 1000
 	for range n {
 		g.tell(tgt)
@@ -197,8 +194,7 @@ func TestXRCREQ29DeathDiscardsWhatWasNotAcknowledged(t *testing.T) {
 		p := g.process("p", g.file("job"))
 		tgt, _ := p.up(peer(1))
 		g.ok(tgt.Raise(EventCommEstablished, nil))
-		_, err := p.NextEvent(ctx)
-		g.ok(err)
+		g.ok(errOf(p.NextEvent(ctx)))
 		var wg sync.WaitGroup
 		wg.Go(func() { // waits for an acknowledgement that never comes
 			if err := p.Unregister(ctx, p.dom, tgt.ref.Number); err != nil && err != ErrClosed {
@@ -222,6 +218,5 @@ func TestNextEventEndsWithItsContext(t *testing.T) {
 	s := g.session("s")
 	c, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err := s.NextEvent(c)
-	g.want(err, context.Canceled)
+	g.want(errOf(s.NextEvent(c)), context.Canceled)
 }

@@ -50,9 +50,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	ini := a.initiator()
 
 	other := g.process("c", shared)
-	if _, err := other.Register(other.dom, up.ref.Number); err != nil {
-		t.Fatal(err)
-	}
+	g.ok(errOf(other.Register(other.dom, up.ref.Number)))
 	h, err := other.OpenTarget(other.dom, up.ref.Number)
 	g.ok(err)
 
@@ -124,9 +122,7 @@ func TestListIsBounded(t *testing.T) {
 	}
 	other := g.process("b", shared)
 	for _, r := range []Ref{refs[0], refs[2]} {
-		if _, err := other.Register(other.dom, r.Number); err != nil {
-			t.Fatal(err)
-		}
+		g.ok(errOf(other.Register(other.dom, r.Number)))
 	}
 	if got = g.List(3); len(got.Registrations) != 3 || got.NotListed != 4 { // the targets 4 and 5, and both registrations with target 3
 		t.Errorf("%+v", got)

@@ -30,11 +30,9 @@ func TestXRCREQ33TheEndOfAnInitiatorIsAnnounced(t *testing.T) {
 	g.alive(alive)
 	// And the same for the end of a target.
 	i := p.initiator()
-	for _, s := range []State{StateInit, StateRTR} {
-		a := upAttr(peer(1))
-		a.State, a.DestQPN = s, firstTarget+5
-		g.ok(i.Modify(a, stepMask[s]))
-	}
+	a := upAttr(peer(1))
+	a.DestQPN = firstTarget + 5
+	g.climb(i, a, StateInit, StateRTR)
 	at := Peer{Host: hostA, Incarnation: incarnationA, QP: Ref{KindTarget, firstTarget + 5, 9}}
 	g.ok(i.Rename(at))
 	if n := g.PeerGone(hostA, at.QP); n != 1 || i.State() != StateError {
@@ -55,8 +53,7 @@ func TestRenameAfterSetUp(t *testing.T) {
 	tgt, err := g.Target(r)
 	g.ok(err)
 	g.want(tgt.Rename(peer(1)), ErrState)
-	_, err = p.EnsureConnected(p.dom, r.Number, upAttr(peer(1)))
-	g.ok(err)
+	g.ok(errOf(p.EnsureConnected(p.dom, r.Number, upAttr(peer(1)))))
 	g.ok(tgt.Rename(peer(1)))
 	g.ok(tgt.Attach(&conn{}))
 	g.want(tgt.Attach(&conn{}), ErrState) // it has one
@@ -142,17 +139,14 @@ func newPair(t *testing.T, c Config) *hostPair {
 	i := p.initiator()
 	from := Peer{Host: hostA, Incarnation: incarnationA, QP: i.Ref()}
 	r := p.target()
-	_, err := p.EnsureConnected(p.dom, r.Number, upAttr(from))
-	g.ok(err)
+	g.ok(errOf(p.EnsureConnected(p.dom, r.Number, upAttr(from))))
 	tgt, err := g.Target(r)
 	g.ok(err)
 	g.ok(tgt.Rename(from))
 	g.ok(tgt.Attach(&conn{}))
-	for _, s := range []State{StateInit, StateRTR, StateRTS} {
-		a := upAttr(from)
-		a.Host, a.DestQPN, a.State = hostB, r.Number, s
-		g.ok(i.Modify(a, stepMask[s]))
-	}
+	a := upAttr(from)
+	a.Host, a.DestQPN = hostB, r.Number
+	g.climb(i, a, StateInit, StateRTR, StateRTS)
 	g.ok(i.Rename(Peer{Host: hostB, Incarnation: g.Incarnation(), QP: r}))
 	g.ok(i.Attach(&conn{}))
 	return &hostPair{rig: g, tgt: tgt, ini: i}
@@ -304,10 +298,8 @@ func TestXRCREQ48SessionsHearThatTheDeviceIsGone(t *testing.T) {
 	g.ended(c, ErrClosed)
 	g.events(p.Session, EventDeviceFatal)
 	g.want(g.send(tgt, q.Num()), ErrNotReady)
-	_, err := p.CreateTarget(TargetAttr{Domain: p.dom})
-	g.want(err, ErrClosed)
-	_, err = g.NewSession(SessionConfig{})
-	g.want(err, ErrClosed)
+	g.want(errOf(p.CreateTarget(TargetAttr{Domain: p.dom})), ErrClosed)
+	g.want(errOf(g.NewSession(SessionConfig{})), ErrClosed)
 	if _, st := g.Lookup(serviceID, netip.Addr{}); st != StatusNotReady {
 		t.Errorf("lookup: %v", st)
 	}

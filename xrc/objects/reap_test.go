@@ -63,8 +63,7 @@ func TestXRCREQ34DeadTargetsDoNotPileUp(t *testing.T) {
 	p, _, _ := g.advertised("app", g.file("job"), serviceID)
 	for n := range uint32(10000) {
 		reply, tgt := g.connected(request(peer(n), serviceID))
-		_, err := p.Register(p.dom, reply.Target.Number)
-		g.ok(err)
+		g.ok(errOf(p.Register(p.dom, reply.Target.Number)))
 		g.clk.advance(time.Millisecond)
 		since := g.clk.now()
 		g.PeerGone(hostA, peer(n).QP)
@@ -85,8 +84,7 @@ func TestXRCREQ34DeadTargetsDoNotPileUp(t *testing.T) {
 	// One that handles none has no more than its limit of those, and they refuse nobody.
 	for n := range uint32(100) {
 		reply, _ := g.connected(request(peer(20000+n), serviceID))
-		_, err := p.Register(p.dom, reply.Target.Number)
-		g.ok(err)
+		g.ok(errOf(p.Register(p.dom, reply.Target.Number)))
 		g.PeerGone(hostA, peer(20000+n).QP)
 	}
 	if s := g.Stats(); s.TotalTargets() != 4 || p.Used().Registrations != 0 || p.Used().Targets != 0 {
@@ -136,8 +134,7 @@ func TestATargetThatIsResetCountsAgain(t *testing.T) {
 	if u := p.Used(); u.Targets != 1 || u.Registrations != 1 {
 		t.Errorf("%+v", u)
 	}
-	_, err := p.CreateTarget(TargetAttr{Domain: p.dom})
-	g.want(err, ErrLimit)
+	g.want(errOf(p.CreateTarget(TargetAttr{Domain: p.dom})), ErrLimit)
 	p.connect(tgt.Info().Ref, peer(2))
 	g.ok(tgt.Raise(EventQPFatal, ErrPeerGone))
 	other := p.target()
@@ -179,8 +176,7 @@ func TestXRCREQ35ADeafSessionKeepsATombstone(t *testing.T) {
 	_, err = late.Register(late.dom, n) // nobody joins a tombstone
 	g.want(err, ErrNumber)
 	g.want(deaf.ModifyTarget(deaf.dom, n, Attr{State: StateReset}, MaskState), ErrNumber)
-	_, err = deaf.EnsureConnected(deaf.dom, n, upAttr(peer(1)))
-	g.want(err, ErrNumber)
+	g.want(errOf(deaf.EnsureConnected(deaf.dom, n, upAttr(peer(1)))), ErrNumber)
 	g.ok(deaf.Unregister(ctx, deaf.dom, n))
 	if s := g.Stats(); s.Tombstones != 0 || !s.OldestDead.IsZero() {
 		t.Errorf("%+v", s)
@@ -203,8 +199,7 @@ func TestXRCREQ39WhatIsReapedIsTheGenerationThatWasMeant(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	g.alive(c)
-	_, err := g.Target(old)
-	g.want(err, ErrStale)
+	g.want(errOf(g.Target(old)), ErrStale)
 	g.ok(again.Raise(EventQPFatal, ErrPeerGone))
 	g.clk.advance(time.Minute)
 	g.Expire(g.clk.now())
@@ -257,10 +252,8 @@ func TestXRCREQ44NumbersComeBackAfterTheirTime(t *testing.T) {
 	if next := p.target(); next.Number == b.Number {
 		t.Errorf("%v is too early", next)
 	}
-	_, err := p.QueryTarget(p.dom, a.Number)
-	g.ok(err)
-	_, err = g.Target(a)
-	g.want(err, ErrStale)
+	g.ok(errOf(p.QueryTarget(p.dom, a.Number)))
+	g.want(errOf(g.Target(a)), ErrStale)
 }
 
 func TestNumbersUsedUp(t *testing.T) {
@@ -269,14 +262,12 @@ func TestNumbersUsedUp(t *testing.T) {
 	r := p.target()
 	p.target()
 	used := p.Used()
-	_, err := p.CreateTarget(TargetAttr{Domain: p.dom})
-	g.want(err, ErrLimit)
+	g.want(errOf(p.CreateTarget(TargetAttr{Domain: p.dom})), ErrLimit)
 	if p.Used() != used {
 		t.Errorf("%+v", p.Used())
 	}
 	g.ok(p.Unregister(ctx, p.dom, r.Number))
-	_, err = p.CreateTarget(TargetAttr{Domain: p.dom})
-	g.want(err, ErrLimit) // at rest
+	g.want(errOf(p.CreateTarget(TargetAttr{Domain: p.dom})), ErrLimit) // at rest
 }
 
 func TestKindOf(t *testing.T) {

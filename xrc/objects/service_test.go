@@ -64,8 +64,7 @@ func TestXRCREQ17QueriesLeaveNothingBehind(t *testing.T) {
 		{ID: 2, Domain: p.dom}, // peers only connect
 		{ID: 3, Domain: p.dom, SRQ: q, Hosts: []netip.Prefix{netip.PrefixFrom(hostB, 64)}},
 	} {
-		_, err := p.Advertise(a)
-		g.ok(err)
+		g.ok(errOf(p.Advertise(a)))
 	}
 	_, dead, _ := g.advertised("gone", f, 4)
 	g.ok(dead.Close(ctx))
@@ -129,8 +128,7 @@ func TestAdvertise(t *testing.T) {
 	}
 	private, err := p.OpenDomain(-1, os.O_CREATE)
 	g.ok(err)
-	_, err = p.Advertise(ServiceAttr{ID: 9, Domain: private, SRQ: q})
-	g.want(err, ErrAttribute)
+	g.want(errOf(p.Advertise(ServiceAttr{ID: 9, Domain: private, SRQ: q})), ErrAttribute)
 }
 
 func TestXRCREQ18ServicesOfTwoDomainsHaveTwoTargets(t *testing.T) {
@@ -150,8 +148,7 @@ func TestXRCREQ18ServicesOfTwoDomainsHaveTwoTargets(t *testing.T) {
 	g.ok(g.send(ty, ry.Answer.SRQN))
 	// A second application of x's job is behind the same target.
 	z := g.process("z", x.dom.xrcd.file)
-	_, err := z.Advertise(ServiceAttr{ID: 3, Domain: z.dom, SRQ: z.srq(1)})
-	g.ok(err)
+	g.ok(errOf(z.Advertise(ServiceAttr{ID: 3, Domain: z.dom, SRQ: z.srq(1)})))
 	rz, tz := g.connected(request(peer(1), 3))
 	if tz != tx || !rz.Reused || tz.Info().Registered != 2 {
 		t.Errorf("%+v, %+v", rz, tz.Info())
@@ -276,8 +273,7 @@ func TestXRCREQ23ConnectionsOutliveWhatSetThemUp(t *testing.T) {
 	reply, tgt := g.connected(request(peer(1), serviceID))
 	c := &conn{}
 	g.ok(tgt.Attach(c))
-	_, err := p.Register(p.dom, reply.Target.Number)
-	g.ok(err)
+	g.ok(errOf(p.Register(p.dom, reply.Target.Number)))
 	g.ok(v.Withdraw(ctx))
 	g.alive(c)
 	posted(t, q, 1)

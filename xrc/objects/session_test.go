@@ -56,8 +56,7 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		q := p.srq(1 + rnd.IntN(8))
 		posted(g, q, 1)
 		if rnd.IntN(2) == 0 {
-			_, err := p.Advertise(ServiceAttr{ID: rnd.Uint64(), Domain: p.dom, SRQ: q})
-			g.ok(err)
+			g.ok(errOf(p.Advertise(ServiceAttr{ID: rnd.Uint64(), Domain: p.dom, SRQ: q})))
 		}
 	case 1:
 		p.up(peer(2 + rnd.Uint32N(100)))
@@ -65,11 +64,9 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		i := p.initiator()
 		g.ok(i.Modify(Attr{State: StateInit}, MaskState|initMask))
 	case 3:
-		_, err := p.Register(p.dom, shared)
-		g.ok(err)
+		g.ok(errOf(p.Register(p.dom, shared)))
 	case 4:
-		_, err := p.OpenTarget(p.dom, shared)
-		g.ok(err)
+		g.ok(errOf(p.OpenTarget(p.dom, shared)))
 	case 5:
 		t, _ := p.up(peer(200))
 		g.ok(t.Raise(EventQPFatal, ErrPeerGone))
@@ -78,12 +75,10 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		t, _ := p.up(peer(201))
 		g.ok(t.Suspend(g.clk.now()))
 	case 7:
-		_, err := p.OpenDomain(-1, os.O_CREATE)
-		g.ok(err)
+		g.ok(errOf(p.OpenDomain(-1, os.O_CREATE)))
 	case 8:
 		id := rnd.Uint64()
-		_, err := p.Advertise(ServiceAttr{ID: id, Domain: p.dom})
-		g.ok(err)
+		g.ok(errOf(p.Advertise(ServiceAttr{ID: id, Domain: p.dom})))
 		if _, st := g.Connect(ConnectRequest{From: peer(300 + rnd.Uint32N(1000)), Service: id, MTU: 1024}); st != StatusFound {
 			g.Errorf("connect: %v", st)
 		}
@@ -143,8 +138,7 @@ func TestXRCREQ30NewestFirstAndAgainWhileItHelps(t *testing.T) {
 		t.Errorf("%+v, %v", n, log)
 	}
 	g.Device.leaks = 0
-	_, err := s.AllocPD()
-	g.want(err, ErrClosed)
+	g.want(errOf(s.AllocPD()), ErrClosed)
 }
 
 // Others send and receive through the same target while one process after the
@@ -180,8 +174,7 @@ func TestXRCREQ31DeathDisturbsNobody(t *testing.T) {
 	<-started
 	for range 100 {
 		victim := g.process("victim", f)
-		_, err := victim.Register(victim.dom, tgt.ref.Number)
-		g.ok(err)
+		g.ok(errOf(victim.Register(victim.dom, tgt.ref.Number)))
 		dead := victim.srq(4)
 		posted(t, dead, 4)
 		g.ok(victim.Session.Close(ctx))
@@ -224,8 +217,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 	s, err := g.NewSession(SessionConfig{Name: "small", Limits: Limits{Domains: 2, Initiators: 2, Targets: 2, Registrations: 3,
 		SRQs: 2, Receives: 10, CQs: 2, PDs: 2, Services: 2, Events: 2}})
 	g.ok(err)
-	_, err = g.NewSession(SessionConfig{})
-	g.want(err, syscall.EMFILE)
+	g.want(errOf(g.NewSession(SessionConfig{})), syscall.EMFILE)
 	p := &process{Session: s, g: g}
 	p.dom, err = s.OpenDomain(int(f.Fd()), 0)
 	g.ok(err)
@@ -276,8 +268,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 	// A target that others keep alive counts against its maker as long as it lives.
 	r := owner.target()
 	used := owner.Used().Targets
-	_, err = s.Register(p.dom, r.Number)
-	g.want(err, ErrLimit)
+	g.want(errOf(s.Register(p.dom, r.Number)), ErrLimit)
 	g.ok(owner.Unregister(ctx, owner.dom, r.Number))
 	if n := owner.Used().Targets; n != used-1 {
 		t.Errorf("%d targets counted, before %d", n, used)

@@ -42,8 +42,7 @@ func TestQueueWithASink(t *testing.T) {
 	}
 	g.want(g.send(tgt, n), errEmpty)
 	g.ok(q.Close(ctx))
-	_, err = g.Resolve(n, tgt)
-	g.want(err, ErrUnknownSRQ)
+	g.want(errOf(g.Resolve(n, tgt)), ErrUnknownSRQ)
 	if again, err := p.CreateSRQ(SRQAttr{Domain: p.dom, PD: p.pd, Sink: true}); err != nil || again.Num() == n {
 		t.Errorf("the number %#x is given again at once, %v", n, err)
 	}
@@ -60,12 +59,10 @@ func TestSharedDomain(t *testing.T) {
 		t.Error("another domain")
 	}
 	r := p.target()
-	_, err = s.Register(dom, r.Number)
-	g.ok(err)
+	g.ok(errOf(s.Register(dom, r.Number)))
 	g.ok(p.Session.Close(ctx))
 	same(t, "targets: the other session is registered", g.Stats().TotalTargets(), 1)
-	_, err = s.ShareDomain(p.dom)
-	g.want(err, ErrForeign)
+	g.want(errOf(s.ShareDomain(p.dom)), ErrForeign)
 	g.ok(s.Unregister(ctx, dom, r.Number))
 	g.ok(dom.Close())
 	same(t, "domains", g.Stats().Domains, 0)

@@ -44,8 +44,7 @@ func TestCreateSRQ(t *testing.T) {
 			t.Errorf("%s: used %+v", c.name, p.Used())
 		}
 	}
-	_, err := p.CreateSRQ(good)
-	g.ok(err)
+	g.ok(errOf(p.CreateSRQ(good)))
 }
 
 func TestPostReceive(t *testing.T) {
@@ -160,6 +159,5 @@ func TestOverrunCompletionQueue(t *testing.T) {
 	}
 	g.alive(c)
 	g.events(other.Session)
-	_, err := p.CreateSRQ(SRQAttr{Domain: p.dom, CQ: p.cq, PD: p.pd, MaxWR: 1})
-	g.want(err, ErrForeign)
+	g.want(errOf(p.CreateSRQ(SRQAttr{Domain: p.dom, CQ: p.cq, PD: p.pd, MaxWR: 1})), ErrForeign)
 }

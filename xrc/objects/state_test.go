@@ -212,9 +212,7 @@ func TestAttributeValues(t *testing.T) {
 		if err := q.modify(a, c.m); !errors.Is(err, ErrAttribute) || !strings.HasPrefix(err.Error(), "xrc: Attr.") {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if after := q.info(); after != before {
-			t.Errorf("%s: changed to %+v", c.name, after)
-		}
+		same(t, c.name, q.info(), before)
 	}
 	q := p.at(TypeTarget, StateInit)
 	a := upAttr(peer(1))
@@ -230,8 +228,7 @@ func TestXRCREQ13DepthOfReadsMayBeZero(t *testing.T) {
 	r := p.target()
 	a := upAttr(peer(1))
 	a.MaxDestRdAtomic, a.Access = 0, mr.RemoteWrite|mr.LocalWrite
-	_, err := p.EnsureConnected(p.dom, r.Number, a)
-	g.ok(err)
+	g.ok(errOf(p.EnsureConnected(p.dom, r.Number, a)))
 	tgt, err := g.Target(r)
 	g.ok(err)
 	// The transport goes by these; the depth is one for all queues behind the target.
@@ -254,8 +251,7 @@ func TestXRCREQ14OneOfManyBringsTheTargetUp(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		p := g.process("p", f)
-		_, err := p.Register(p.dom, r.Number)
-		g.ok(err)
+		g.ok(errOf(p.Register(p.dom, r.Number)))
 		wg.Go(func() {
 			did, err := p.EnsureConnected(p.dom, r.Number, upAttr(peer(1)))
 			if err != nil {
@@ -293,8 +289,7 @@ func TestXRCREQ14OneOfManyBringsTheTargetUp(t *testing.T) {
 	other := first.target()
 	bad := upAttr(peer(2))
 	bad.MinRNRTimer = 32
-	_, err := first.EnsureConnected(first.dom, other.Number, bad)
-	g.want(err, ErrAttribute)
+	g.want(errOf(first.EnsureConnected(first.dom, other.Number, bad)), ErrAttribute)
 	if i, err := first.QueryTarget(first.dom, other.Number); err != nil || i.Attr.State != StateReset {
 		t.Errorf("%+v, %v", i, err)
 	}

@@ -12,8 +12,7 @@ func TestXRCREQ1TargetOutlivesItsCreator(t *testing.T) {
 	q := b.srq(4)
 	posted(t, q, 1)
 	tgt, c := a.up(peer(1))
-	_, err := b.Register(b.dom, tgt.ref.Number)
-	g.ok(err)
+	g.ok(errOf(b.Register(b.dom, tgt.ref.Number)))
 	g.ok(a.Session.Close(ctx))
 	g.alive(c)
 	g.ok(g.send(tgt, q.Num()))
@@ -100,8 +99,7 @@ func TestXRCREQ4NumbersRegisterOnceHandlesCount(t *testing.T) {
 	}
 	g.want(h1.Destroy(ctx), ErrForeign)
 	g.ok(h2.Destroy(ctx))
-	_, err = b.Register(b.dom, r.Number)
-	g.want(err, ErrNumber)
+	g.want(errOf(b.Register(b.dom, r.Number)), ErrNumber)
 }
 
 func TestXRCREQ5StrangersCannotUnregister(t *testing.T) {
@@ -109,13 +107,11 @@ func TestXRCREQ5StrangersCannotUnregister(t *testing.T) {
 	f := g.file("job")
 	a, b, c := g.process("a", f), g.process("b", f), g.process("c", f)
 	tgt, link := a.up(peer(1))
-	_, err := b.OpenTarget(b.dom, tgt.ref.Number)
-	g.ok(err)
+	g.ok(errOf(b.OpenTarget(b.dom, tgt.ref.Number)))
 	g.want(c.Unregister(ctx, c.dom, tgt.ref.Number), ErrNotRegistered)
 	g.want(b.Unregister(ctx, b.dom, tgt.ref.Number), ErrNotRegistered) // it has a handle, which is another thing
 	g.want(c.ModifyTarget(c.dom, tgt.ref.Number, Attr{State: StateError}, MaskState), ErrNotRegistered)
-	_, err = c.QueryTarget(c.dom, tgt.ref.Number)
-	g.want(err, ErrNotRegistered)
+	g.want(errOf(c.QueryTarget(c.dom, tgt.ref.Number)), ErrNotRegistered)
 	g.alive(link)
 	if i := tgt.Info(); i.Registered != 2 || i.Attr.State != StateRTR {
 		t.Errorf("%+v", i)
@@ -131,12 +127,10 @@ func TestXRCREQ6LastUnregisterDestroysTheTarget(t *testing.T) {
 	g.ok(a.Unregister(ctx, a.dom, tgt.ref.Number))
 	g.ended(c, ErrDestroyed)
 	g.events(a.Session)
-	_, err := a.Register(a.dom, tgt.ref.Number)
-	g.want(err, ErrNumber)
+	g.want(errOf(a.Register(a.dom, tgt.ref.Number)), ErrNumber)
 	g.want(g.send(tgt, q.Num()), ErrNotReady)
 	g.want(tgt.Attach(&conn{}), ErrNumber)
-	_, err = g.Target(tgt.ref)
-	g.want(err, ErrNumber)
+	g.want(errOf(g.Target(tgt.ref)), ErrNumber)
 }
 
 // Two outcomes there are: registering wins and the target lives on, or it fails
@@ -238,8 +232,7 @@ func TestXRCREQ10DeliveryNeedsNoRegistration(t *testing.T) {
 	q := b.srq(4)
 	posted(t, q, 3)
 	g.ok(g.send(tgt, q.Num())) // b never registered
-	_, err := b.Register(b.dom, tgt.ref.Number)
-	g.ok(err)
+	g.ok(errOf(b.Register(b.dom, tgt.ref.Number)))
 	g.ok(b.Unregister(ctx, b.dom, tgt.ref.Number))
 	g.ok(g.send(tgt, q.Num()))
 }
