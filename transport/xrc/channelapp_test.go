@@ -60,9 +60,7 @@ func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *iwarp.MR) {
 	for i := range n {
 		post(t, srq, uint64(i), m.SGE(i*size, size))
 	}
-	if _, err := a.Advertise(objects.ServiceAttr{ID: service, Domain: a.dom, SRQ: srq, Access: mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(a.Advertise(objects.ServiceAttr{ID: service, Domain: a.dom, SRQ: srq, Access: mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic})))
 	return srq, m
 }
 
@@ -100,9 +98,7 @@ func (a *app) connectAs(i byte, attr ChannelAttr) *Channel {
 // register has the session hear of a channel's target, too.
 func (a *app) register(ch *Channel) {
 	a.h.n.Helper()
-	if _, err := a.Register(a.dom, ch.Target().Number); err != nil {
-		a.h.n.Fatal(err)
-	}
+	must(a.h.n, errOf(a.Register(a.dom, ch.Target().Number)))
 }
 
 // next waits for one completion.
@@ -196,9 +192,7 @@ func (a *app) quiet() {
 // post gives memory to a receive queue.
 func post(t testing.TB, srq *objects.SRQ, id uint64, memory iwarp.SGE) {
 	t.Helper()
-	if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: id, SGE: []iwarp.SGE{memory}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(srq.PostReceive(iwarp.ReceiveRequest{ID: id, SGE: []iwarp.SGE{memory}})))
 }
 
 // die ends the process.

@@ -46,9 +46,7 @@ func TestAccessFlagsOfATargetBindItsInitiator(t *testing.T) {
 		service := uint64(100)
 		for missing := range requests {
 			service++
-			if _, err := server.Advertise(objects.ServiceAttr{ID: service, Domain: server.dom, SRQ: srq, Access: all &^ missing}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(server.Advertise(objects.ServiceAttr{ID: service, Domain: server.dom, SRQ: srq, Access: all &^ missing})))
 			ch := client.connectAs(2, ChannelAttr{Service: service, Reads: 4})
 			other.register(ch)
 			for right, w := range requests {

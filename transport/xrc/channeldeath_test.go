@@ -33,9 +33,7 @@ func TestXRCREQ32QueuesOfTheDeadAnswerAtOnceOnTheWire(t *testing.T) {
 		if got := <-gone; got != ch.Queue().SRQN {
 			t.Errorf("queue %#x is gone, not %#x", got, ch.Queue().SRQN)
 		}
-		if ch.Err() != nil {
-			t.Error("the channel ended:", ch.Err())
-		}
+		endedBy(t, ch, nil)
 	})
 }
 
@@ -230,8 +228,6 @@ func TestConnectsThatGiveUpLeaveNothing(t *testing.T) {
 		n.until("nothing is left", func() bool {
 			return b.allTargets() == 1 && a.channelInitiators() == 1 && a.ChannelStats().Channels == 1
 		})
-		if keep.Err() != nil {
-			t.Error(keep.Err())
-		}
+		endedBy(t, keep, nil)
 	})
 }

@@ -76,6 +76,3 @@ func (a *app) stream(ch *Channel, from uint32, n int, each func(i int)) {
 		finish()
 	}
 }
-
-// Initiator spares tests the way.
-func (a *app) Initiator(ch *Channel) *objects.Initiator { return ch.Initiator() }

@@ -127,6 +127,6 @@ func TestXRCREQ37WhatEndsASuspendedQueuePairOnTheWire(t *testing.T) {
 		client.want(5, iwarp.RetryExceeded, 0)
 		client.hears(objects.EventQPFatal, ch.Ref())
 		endedBy(t, ch, objects.ErrGrace)
-		n.until("the host is forgotten", func() bool { return client.Initiator(ch).State() == objects.StateError })
+		n.until("the host is forgotten", func() bool { return ch.Initiator().State() == objects.StateError })
 	})
 }

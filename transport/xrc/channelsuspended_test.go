@@ -76,16 +76,12 @@ func TestLimitOfASharedReceiveQueue(t *testing.T) {
 		server := b.app("")
 		srq, err := server.CreateSRQ(objects.SRQAttr{Domain: server.dom, PD: server.pd, CQ: server.cq, MaxWR: 8, Limit: 3})
 		must(t, err)
-		if _, err := server.Advertise(objects.ServiceAttr{ID: 7, Domain: server.dom, SRQ: srq}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(server.Advertise(objects.ServiceAttr{ID: 7, Domain: server.dom, SRQ: srq})))
 		m := server.region(64, mr.LocalWrite)
 		client, ch := a.client(2, 7)
 		for round, limit := range []int{3, 2} {
 			for srq.Query().Posted < 4 {
-				if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{m.SGE(0, 64)}}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errOf(srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{m.SGE(0, 64)}})))
 			}
 			for left := 3; left >= limit-1; left-- {
 				if e, ok := server.PollEvent(); ok {

@@ -56,9 +56,7 @@ func TestLostOperationsAreNotReportedAsDone(t *testing.T) {
 		word, over := make([]byte, 8), make(chan transport.OpStatus, 1)
 		op := &transport.Operation{Kind: transport.OpFetchAdd, Local: [][]byte{word}, Key: key}
 		op.Done = func(_ *transport.Operation, s transport.OpStatus) { over <- s }
-		if _, err := la.Send([]transport.Frame{{Ops: []*transport.Operation{op}}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(la.Send([]transport.Frame{{Ops: []*transport.Operation{op}}})))
 		if s := <-over; s != transport.OpSuccess {
 			t.Fatal(s)
 		}

@@ -35,9 +35,7 @@ func TestXRCREQ47AKeyWithAnotherProcesssQueueOnTheWire(t *testing.T) {
 		client := a.app("")
 		local := client.region(64, mr.LocalWrite)
 		ch := client.connect(2, 1)
-		if _, err := ch.Join(within(t), 2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(ch.Join(within(t), 2)))
 		for _, op := range taggedOps {
 			for _, c := range []struct {
 				queue *objects.SRQ
@@ -94,9 +92,7 @@ func TestXRCREQ47ScanOfNumbersWithAKeyOnTheWire(t *testing.T) {
 			for list := range slices.Chunk(numbers, 32) {
 				for _, k := range list {
 					w := tagged(op, k, m, local)
-					if _, err := qp.PostSend(w); err != nil {
-						t.Fatal(err)
-					}
+					must(t, errOf(qp.PostSend(w)))
 				}
 				for range list {
 					c := nextOf(t, cq)
@@ -150,9 +146,7 @@ func TestPeersThatNameNoQueueReachNothing(t *testing.T) {
 		must(t, err)
 		refused := func(key mr.Key) {
 			t.Helper()
-			if _, err := qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpWrite, Flags: iwarp.Signaled, RemoteKey: key, Inline: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpWrite, Flags: iwarp.Signaled, RemoteKey: key, Inline: []byte("x")})))
 			c := nextOf(t, cq)
 			if c.Status != iwarp.RemoteAccess {
 				t.Error(c.Status)

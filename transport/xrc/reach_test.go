@@ -107,9 +107,7 @@ func TestXRCREQ47AQueueNumberThatIsUsedAgain(t *testing.T) {
 		}
 		mine.send(ch, aMessage(ch, 3))
 		mine.want(3, iwarp.RemoteInvalidRD, iwarp.OpSend)
-		if ch.Err() != nil {
-			t.Error(ch.Err())
-		}
+		endedBy(t, ch, nil)
 	})
 }
 
@@ -126,9 +124,7 @@ func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
 		needs := map[iwarp.Op]mr.Rights{iwarp.OpWrite: mr.RemoteWrite, iwarp.OpRead: mr.RemoteRead, iwarp.OpFetchAdd: mr.RemoteAtomic, iwarp.OpCompareSwap: mr.RemoteAtomic}
 		connect := func(service uint64, access mr.Rights, reads int) *Channel {
 			t.Helper()
-			if _, err := server.Advertise(objects.ServiceAttr{ID: service, Domain: server.dom, SRQ: srq, Access: access}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(server.Advertise(objects.ServiceAttr{ID: service, Domain: server.dom, SRQ: srq, Access: access})))
 			ch := client.connectAs(2, ChannelAttr{Service: service, Reads: reads})
 			lie(ch)
 			return ch
