@@ -19,6 +19,11 @@ type Config struct {
 	Burst   int // octets that a stream of messages collects before they are written
 }
 
+type (
+	driverMu      *Driver
+	driverTelling *Driver
+)
+
 // Driver drives one connection.
 type Driver struct {
 	owner Owner
@@ -31,7 +36,11 @@ type Driver struct {
 	generation atomic.Uint32 // Core.PeerGeneration
 	gone       atomic.Bool
 
-	mu lockorder.Mutex[Driver] // guards the fields below
+	// telling is taken under mu by who has fates to tell, and given back when the owner knows
+	// them: a goroutine that is held up in between is not overtaken by the fates of later messages.
+	telling lockorder.Mutex[driverTelling]
+
+	mu lockorder.Mutex[driverMu] // guards the fields below
 	// Core is the connection's core. It is used with the lock.
 	Core     *conn.Conn
 	asks     uint8 // Core.Asks, as told to the receivers
@@ -126,12 +135,18 @@ func (d *Driver) release(kick *[conn.MaxPaths]bool) {
 	fs := d.Core.TakeFreed(freed[:0])
 	ft := d.Core.TakeFates(fates[:0])
 	d.armLocked()
+	if len(ft) > 0 {
+		d.telling.Lock()
+	}
 	d.mu.Unlock()
 	for _, a := range fs {
 		d.owner.Freed(a)
 	}
-	for i, f := range ft {
-		d.owner.Fate(f, i == len(ft)-1 || ft[i+1].Account != f.Account)
+	if len(ft) > 0 {
+		for i, f := range ft {
+			d.owner.Fate(f, i == len(ft)-1 || ft[i+1].Account != f.Account)
+		}
+		d.telling.Unlock()
 	}
 	for _, a := range as {
 		if a.Kind == conn.Transmit && kick != nil {
