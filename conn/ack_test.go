@@ -249,9 +249,7 @@ func TestHolesAreBounded(t *testing.T) {
 				op := &Operation{Silent: k%3 == 0}
 				ops = append(ops, op)
 				o.acct.Charge(0)
-				if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Op: op}); err != nil {
-					t.Fatal(err)
-				}
+				mustEnqueue(t, o.Conn, 0, &Message{Account: &o.acct, Op: op})
 				o.Fill(0, &o.b)
 				o.Wrote(0, all(&o.b))
 			}

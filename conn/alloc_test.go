@@ -9,9 +9,7 @@ import (
 // One message through a path that is up: queued, shown, written, acknowledged.
 func cycle(t testing.TB, c *Conn, b *Batch, m *Message) {
 	m.Account.Charge(m.Size())
-	if _, err := c.Enqueue(epochTime, 0, m); err != nil {
-		t.Fatal(err)
-	}
+	mustEnqueue(t, c, 0, m)
 	if !c.Fill(0, b) {
 		t.Fatal("nothing to write")
 	}
@@ -58,9 +56,7 @@ func TestRetransmissionAllocatesNothing(t *testing.T) {
 	m := &Message{Sport: 4000, Dport: 5000, Payload: make([]byte, 64), Account: a}
 	for range 1000 {
 		a.Charge(64)
-		if _, err := c.Enqueue(epochTime, 0, m); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 0, m)
 	}
 	acts := make([]Action, 0, 16)
 	run := func() {
@@ -115,9 +111,7 @@ func BenchmarkStream64(b *testing.B) {
 	enqueue := func() {
 		for range burst {
 			a.Charge(64)
-			if _, err := c.Enqueue(epochTime, 0, m); err != nil {
-				b.Fatal(err)
-			}
+			mustEnqueue(b, c, 0, m)
 		}
 	}
 	write := func(n int) {

@@ -105,9 +105,7 @@ func TestGenerationStatedDuringAWrite(t *testing.T) {
 	a.SetLimit(1 << 20)
 	for k := range 3 {
 		a.Charge(10)
-		if _, err := c.Enqueue(epochTime, 1, &Message{Sport: 4000, Dport: 5000, Account: a, Token: uint64(k), Notify: true, Payload: make([]byte, 10)}); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 1, &Message{Sport: 4000, Dport: 5000, Account: a, Token: uint64(k), Notify: true, Payload: make([]byte, 10)})
 	}
 	var b Batch
 	c.Fill(1, &b)

@@ -68,11 +68,17 @@ func enqueue(t testing.TB, c *Conn, n int, m Message) *Account {
 			op := *m.Op
 			each.Op = &op
 		}
-		if _, err := c.Enqueue(epochTime, 0, &each); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 0, &each)
 	}
 	return a
+}
+
+// mustEnqueue has a path take a message.
+func mustEnqueue(t testing.TB, c *Conn, path int, m *Message) {
+	if _, err := c.Enqueue(epochTime, path, m); err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
 }
 
 // closes takes the connection's actions, and tells how many close a link.

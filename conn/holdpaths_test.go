@@ -126,9 +126,7 @@ func TestHoldWhenTheBarrierFalls(t *testing.T) {
 	o.sendTo(5000, nil) // on another path
 	m := Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: 3, Notify: true, Admitted: true}
 	o.acct.Charge(0)
-	if _, err := o.Enqueue(epochTime, 0, &m); err != nil { // as from a socket whose path is 0
-		t.Fatal(err)
-	}
+	mustEnqueue(t, o.Conn, 0, &m) // as from a socket whose path is 0
 	o.shake(1, 8)
 	if o.HeldBytes(0) != 2*opSize+wire.HeaderSize || o.HeldBytes(pathOf) != 0 {
 		t.Fatalf("%d bytes held back", o.HeldBytes(0))
@@ -192,9 +190,7 @@ func TestHeldMessagesWantALink(t *testing.T) {
 	for _, role := range []Role{Connector, Acceptor} { // one dials, the other knocks
 		c := newConn(t, Config{Role: role})
 		c.Hold([]uint16{5000}, true)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 4000, Dport: 5000, Admitted: true}); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 0, &Message{Sport: 4000, Dport: 5000, Admitted: true})
 		if acts := c.TakeActions(nil); !slices.Equal(acts, []Action{{Kind: Dial}}) {
 			t.Fatalf("role %d: actions %v", role, acts)
 		}

@@ -154,9 +154,7 @@ func TestExpiryIsBounded(t *testing.T) {
 	const n = 20_000
 	for i := range n {
 		m := Message{Sport: 4000, Dport: 5000, Deadline: epochTime.Add(time.Duration(i) * 10 * time.Microsecond)}
-		if _, err := c.Enqueue(epochTime, 0, &m); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 0, &m)
 	}
 	ticks := 0
 	for !c.limits.next.IsZero() {
@@ -212,9 +210,7 @@ func TestDeadlineCenturiesAhead(t *testing.T) {
 	m := Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: 1, Notify: true, Deadline: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	o.last++
 	o.acct.Charge(0)
-	if _, err := o.Enqueue(epochTime, 0, &m); err != nil {
-		t.Fatal(err)
-	}
+	mustEnqueue(t, o.Conn, 0, &m)
 	o.sendBy(5000, time.Hour, nil)
 	o.sendBy(5000, time.Second, nil)
 	o.tickUntil(time.Minute)

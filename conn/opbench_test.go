@@ -43,9 +43,7 @@ func (o *opBench) queue(path int, m Message) uint64 {
 		m.Payload = make([]byte, 10)
 	}
 	o.acct.Charge(m.Size())
-	if _, err := o.Enqueue(epochTime, path, &m); err != nil {
-		o.t.Fatal(err)
-	}
+	mustEnqueue(o.t, o.Conn, path, &m)
 	o.check()
 	return o.last
 }

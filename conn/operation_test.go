@@ -130,9 +130,7 @@ func TestOperationFailureIsReported(t *testing.T) {
 	for _, s := range []Status{Success, RemoteError} {
 		op := &Operation{}
 		o.acct.Charge(0)
-		if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Token: 7, Failure: true, Op: op}); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, o.Conn, 0, &Message{Account: &o.acct, Token: 7, Failure: true, Op: op})
 		o.begin(op)
 		o.ack()
 		o.done(op, s)
@@ -290,9 +288,7 @@ func TestExtensionsAreCopied(t *testing.T) {
 	o := newOpBench(t)
 	area := [wire.ExtensionSize]byte{wire.ExtRDMADest, 1, 2, 3, 4, 5, 6, 7, 8}
 	o.acct.Charge(3)
-	if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Payload: []byte("abc"), Extensions: area}); err != nil {
-		t.Fatal(err)
-	}
+	mustEnqueue(t, o.Conn, 0, &Message{Account: &o.acct, Payload: []byte("abc"), Extensions: area})
 	o.fill(wire.HeaderSize + 3)
 	var h wire.Header
 	if err := h.Decode(o.b.Frames[0].Head); err != nil || h.Extensions != area {
@@ -312,9 +308,7 @@ func TestOperationBeforeALargeMessage(t *testing.T) {
 	op := &Operation{List: []*transport.Operation{{}}}
 	body := o.cfg.Pool.Get(InlineMax + 1)
 	o.acct.Charge(len(body.B))
-	if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Body: body, Token: 1, Notify: true, Op: op}); err != nil {
-		t.Fatal(err)
-	}
+	mustEnqueue(t, o.Conn, 0, &Message{Account: &o.acct, Body: body, Token: 1, Notify: true, Op: op})
 	o.last = 1
 	o.send(nil)
 	left := wire.HeaderSize + InlineMax + 1

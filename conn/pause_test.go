@@ -102,9 +102,7 @@ func TestBarrierWaitsForAPeerThatAnswers(t *testing.T) {
 		if answers {
 			c.HandleControl(epochTime, 0, &pong, nil)
 		}
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 4000, Dport: 5000, Account: new(Account)}); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 0, &Message{Sport: 4000, Dport: 5000, Account: new(Account)})
 		ping := wire.Header{Sport: wire.PortProbe}
 		wire.Handshake{HasPaths: true, Paths: MaxPaths, Generation: 7}.Put(&ping.Extensions)
 		c.HandleControl(epochTime, 0, &ping, nil)

@@ -19,9 +19,7 @@ func TestPlainLinkGetsNoExtensions(t *testing.T) {
 		o.last++
 		o.acct.Charge(0)
 		m := Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: o.last, Notify: true, Extensions: dest}
-		if _, err := o.Enqueue(epochTime, 0, &m); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, o.Conn, 0, &m)
 	}
 	o.send(nil)
 	extended()

@@ -24,9 +24,7 @@ func leftQueue(t *testing.T, pool *buf.Pool) *Conn {
 			m.Payload, m.Body = nil, pool.Get(InlineMax+1)
 		}
 		a.Admit(m.Size())
-		if _, err := c.Enqueue(epochTime, 0, &m); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, c, 0, &m)
 	}
 	for port := uint16(100); port < 104; port++ {
 		queue(port, time.Time{})

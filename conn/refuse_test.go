@@ -64,9 +64,7 @@ func TestRefusedIsAFailure(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
 	o.acct.Charge(0)
-	if _, err := o.Enqueue(epochTime, 0, &Message{Sport: 4000, Dport: 5000, Account: &o.acct, Failure: true}); err != nil {
-		t.Fatal(err)
-	}
+	mustEnqueue(t, o.Conn, 0, &Message{Sport: 4000, Dport: 5000, Account: &o.acct, Failure: true})
 	o.fill(wire.HeaderSize)
 	o.wrote(wire.HeaderSize)
 	o.RefusedBy(0, o.paths[0].sequence-1, 1, Refused)
@@ -238,9 +236,7 @@ func TestRefusedInABurst(t *testing.T) {
 	for range n {
 		o.last++
 		o.acct.Charge(0)
-		if _, err := o.Enqueue(epochTime, 0, &Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: o.last, Notify: true}); err != nil {
-			t.Fatal(err)
-		}
+		mustEnqueue(t, o.Conn, 0, &Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: o.last, Notify: true})
 	}
 	o.drain(0)
 	first := o.paths[0].q.at(o.paths[0].q.first).seq

@@ -2,6 +2,11 @@ package conn
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"strconv"
 	"testing"
 )
 
@@ -53,5 +58,53 @@ func TestStateNames(t *testing.T) {
 		if k.String() == "" {
 			t.Errorf("action %d has no name", k)
 		}
+	}
+}
+
+// Every counter is added.
+func TestCountersAdd(t *testing.T) {
+	t.Parallel()
+	var a, b Counters
+	for i := range reflect.TypeFor[Counters]().NumField() {
+		reflect.ValueOf(&a).Elem().Field(i).SetUint(uint64(i))
+		reflect.ValueOf(&b).Elem().Field(i).SetUint(1000)
+	}
+	a.Add(b)
+	for i := range reflect.TypeFor[Counters]().NumField() {
+		if got := reflect.ValueOf(a).Field(i).Uint(); got != uint64(1000+i) {
+			t.Errorf("%s is %d", reflect.TypeFor[Counters]().Field(i).Name, got)
+		}
+	}
+}
+
+// TestStatusString: every Status that status.go declares has a name of its own.
+func TestStatusString(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "status.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]string)
+	ast.Inspect(f, func(n ast.Node) bool {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok || len(v.Values) != 1 {
+			return true
+		}
+		number, ok := v.Values[0].(*ast.BasicLit)
+		if !ok {
+			return true
+		}
+		i, err := strconv.Atoi(number.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, ok := statusNames[Status(i)]
+		if other := names[name]; !ok || name == "" || other != "" || Status(i).String() != name {
+			t.Errorf("%s is %q, and %q is %q", v.Names[0], Status(i), other, name)
+		}
+		names[name] = v.Names[0].Name
+		return true
+	})
+	if len(names) != len(statusNames) {
+		t.Errorf("%d statuses declared, %d names", len(names), len(statusNames))
 	}
 }

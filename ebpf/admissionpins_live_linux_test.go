@@ -20,9 +20,7 @@ import (
 func links(t *testing.T, dir string) map[string]os.FileInfo {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, linksDir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := make(map[string]os.FileInfo)
 	for _, e := range entries {
 		if out[e.Name()], err = e.Info(); err != nil {
@@ -40,17 +38,13 @@ func TestPinnedFilterIsReplacedWithoutAGap(t *testing.T) {
 	load := func(o AdmissionOptions) *Admission {
 		t.Helper()
 		a, err := LoadAdmission(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { a.Close() })
 		return a
 	}
 	load(o)
 	daemon, err := OpenAdmission(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer daemon.Close()
 	// A stranger who tries all the time never gets in, whatever is loaded.
 	done := make(chan struct{})
@@ -96,14 +90,10 @@ func TestPinnedFilterIsReplacedWithoutAGap(t *testing.T) {
 	close(done)
 	tries.Wait()
 	// Who opened the first filter changes the list of the last.
-	if err := daemon.Set([]netip.Prefix{netip.PrefixFrom(s.strange4, 32)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, daemon.Set([]netip.Prefix{netip.PrefixFrom(s.strange4, 32)}))
 	s.connects("listed by who opened the first filter", s.there, s.strange4, s.here.IP4)
 	s.denied("a peer that is no more listed", Silent, s.there.IP4, s.here.IP4)
-	if err := UnloadAdmission(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, UnloadAdmission(dir))
 	s.open("unloaded")
 }
 
@@ -116,12 +106,8 @@ func TestFilterThatIsReplacedKnowsTheHostsAddresses(t *testing.T) {
 	o := AdmissionOptions{Dir: filepath.Join(netlab.BPFFS(t), "rds"), Netns: s.here.Netns(), Allow: s.peers()}
 	for _, o.Deny = range []Deny{Silent, Refuse} {
 		a, err := LoadAdmission(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, err)
+		must(t, a.Close())
 		s.connects(string(o.Deny)+" and oneself", s.here, netip.MustParseAddr("10.99.0.77"), s.here.IP4)
 		s.filters(string(o.Deny), o.Deny)
 		s.filters(string(o.Deny), o.Deny)
@@ -135,24 +121,16 @@ func TestPinsOfAnotherVersionHandOnTheirList(t *testing.T) {
 	dir := filepath.Join(netlab.BPFFS(t), "rds")
 	o := AdmissionOptions{Dir: dir, Deny: Refuse, Netns: s.here.Netns(), Allow: s.peers()}
 	a, err := LoadAdmission(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer a.Close()
 	other, err := ebpf.NewMap(&ebpf.MapSpec{Name: "other", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
-	if err := pinMap(other, filepath.Join(dir, mapRefused), 0, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pinMap(other, filepath.Join(dir, mapRefused), 0, 0o600))
 	o.Ports = []uint16{16385}
 	o.Allow = nil
 	b, err := LoadAdmission(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
 	s.filters("of the new version", Refuse)
 	if _, err := b.Counters(); err != nil {
@@ -167,9 +145,7 @@ func TestFilterFollowsAnInterfaceThatIsMadeAnew(t *testing.T) {
 	load := func() {
 		t.Helper()
 		a, err := LoadAdmission(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.Close()
 	}
 	load()

@@ -145,9 +145,7 @@ func init() {
 func (j job) command(t *testing.T, words ...string) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	words = append(words, testBinary(t))
 	c := exec.Command(words[0], words[1:]...)
 	c.Env = append(os.Environ(), jobVariable+"="+string(text))
@@ -173,14 +171,10 @@ func testBinary(t *testing.T) string {
 	through(t, dir)
 	path := filepath.Join(dir, "ebpf.test")
 	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer self.Close()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = io.Copy(f, self)
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
@@ -192,9 +186,7 @@ func testBinary(t *testing.T) string {
 func through(t *testing.T, dir string) {
 	t.Helper()
 	for ; dir != filepath.Clean(os.TempDir()) && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 	}
 }
 
@@ -203,16 +195,10 @@ func (j job) start(t *testing.T) *exec.Cmd {
 	t.Helper()
 	c := j.command(t)
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = c.Process.Kill()
@@ -235,9 +221,7 @@ func TestKilledLoaderLeavesPinnedFilterOnly(t *testing.T) {
 				t.Helper()
 				c := job{Do: "load", Options: o}.start(t)
 				s.filters("loaded", deny)
-				if err := c.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Process.Kill())
 				_ = c.Wait()
 			}
 			kill(o)
@@ -245,9 +229,7 @@ func TestKilledLoaderLeavesPinnedFilterOnly(t *testing.T) {
 			o.Dir = filepath.Join(netlab.BPFFS(t), "rds")
 			kill(o)
 			s.filters("loader killed, pinned", deny)
-			if err := UnloadAdmission(o.Dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, UnloadAdmission(o.Dir))
 			s.open("unloaded")
 			if _, err := os.Stat(o.Dir); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the directory is left: %v", err)
@@ -287,9 +269,7 @@ func TestOwnerChangesTheListAndCannotRemoveTheFilter(t *testing.T) {
 				through(t, filepath.Dir(mount))
 				o := AdmissionOptions{Dir: filepath.Join(mount, "rds"), Deny: deny, Netns: s.here.Netns(), Owner: c.owner, Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 				a, err := LoadAdmission(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer a.Close()
 				links, err := os.ReadDir(filepath.Join(o.Dir, linksDir))
 				if err != nil || len(links) != 1 {
@@ -301,9 +281,7 @@ func TestOwnerChangesTheListAndCannotRemoveTheFilter(t *testing.T) {
 				if strings.HasSuffix(c.name, "a handover") {
 					dir := filepath.Join(mount, "handover")
 					h, err := LoadHandover(HandoverOptions{Dir: dir, Netns: s.here.Netns()})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					defer h.Close()
 					cmd.Env = append(cmd.Env, "RDS_TEST_HANDOVER="+dir)
 				}
@@ -318,15 +296,11 @@ func TestUnprivilegedUserGetsTheRightErrors(t *testing.T) {
 	t.Parallel()
 	mount := netlab.BPFFS(t)
 	through(t, filepath.Dir(mount))
-	if err := os.Chmod(mount, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(mount, 0o755))
 	host, _ := netlab.Pair(t)
 	o := AdmissionOptions{Dir: filepath.Join(mount, "rds"), Deny: Refuse, Netns: host.Netns()}
 	a, err := LoadAdmission(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer a.Close()
 	j := job{Do: "unprivileged", Options: o}
 	user := []string{"setpriv", fmt.Sprintf("--reuid=%d", nobody), fmt.Sprintf("--regid=%d", nobody), "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"}

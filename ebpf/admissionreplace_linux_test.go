@@ -35,21 +35,15 @@ func longList(n int, network byte, others ...netip.Prefix) []netip.Prefix {
 func judge(t *testing.T, s *site, list []netip.Prefix) (*Admission, *ebpf.Program) {
 	t.Helper()
 	a, program, err := newAdmission(admissionConfig{Ether: true}, hookTCX, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { a.Close(); program.Close() })
-	if err := a.Set(list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Set(list))
 	h := hook{place: place{Kind: hookTCX, Index: 2, Name: "eth0"}}
 	if h.Index, err = s.interfaceIndex("eth0"); err != nil {
 		t.Fatal(err)
 	}
 	l, err := h.attach(s.here.Netns(), program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return a, program
 }
@@ -137,27 +131,19 @@ func TestHalfAListOfADeadProcessIsNotSeen(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, hookLookup, peers)
 	half, err := listKeys(longList(100, 40, netip.PrefixFrom(stranger4, 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range half {
 		half[i].setGeneration(2) // the first list has 1
 	}
-	if err := r.a.putState(admissionState{Generation: 1, Last: 1, Prefixes: uint32(len(peers)), Writing: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.a.insertKeys(half, valueListed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.a.putState(admissionState{Generation: 1, Last: 1, Prefixes: uint32(len(peers)), Writing: 1}))
+	must(t, r.a.insertKeys(half, valueListed))
 	if got, err := r.a.Allow(); err != nil || len(got) != len(peers) {
 		t.Errorf("list %v, %v", got, err)
 	}
 	if !r.refuses(lookupFrom(stranger4, 16385)) {
 		t.Error("half a list counts")
 	}
-	if err := r.a.Set(peers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.a.Set(peers))
 	if !r.refuses(lookupFrom(stranger4, 16385)) || r.refuses(lookupFrom(peer4, 16385)) {
 		t.Error("half a list counts after the next one")
 	}
@@ -170,13 +156,9 @@ func TestHalfAListOfADeadProcessIsNotSeen(t *testing.T) {
 func TestGenerationsOfListsWrapAround(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, hookLookup, nil)
-	if err := r.a.maps[mapState].Put(uint32(0), admissionState{Last: maxGeneration - 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.a.maps[mapState].Put(uint32(0), admissionState{Last: maxGeneration - 1}))
 	for range 3 {
-		if err := r.a.Set(peers); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.a.Set(peers))
 		if r.refuses(lookupFrom(peer4, 16385)) || !r.refuses(lookupFrom(stranger4, 16385)) {
 			t.Error("a wrong verdict")
 		}
@@ -189,9 +171,7 @@ func TestProcessesThatSetListsAtOnceDoNotMixThem(t *testing.T) {
 	dir := netlab.BPFFS(t) + "/rds"
 	host, _ := netlab.Pair(t)
 	first, err := LoadAdmission(AdmissionOptions{Dir: dir, Deny: Refuse, Netns: host.Netns()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer first.Close()
 	var workers sync.WaitGroup
 	for i := range 4 {
@@ -224,21 +204,15 @@ func TestProcessesThatSetListsAtOnceDoNotMixThem(t *testing.T) {
 func BenchmarkSetTenThousand(b *testing.B) {
 	netlab.Root(b)
 	a, program, err := newAdmission(admissionConfig{Ether: true}, hookTCX, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer program.Close()
 	defer a.Close()
 	lists := [][]netip.Prefix{longList(10000, 20), longList(10000, 30)}
-	if err := a.Set(lists[1]); err != nil {
-		b.Fatal(err)
-	}
+	must(b, a.Set(lists[1]))
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		if err := a.Set(lists[i%2]); err != nil {
-			b.Fatal(err)
-		}
+		must(b, a.Set(lists[i%2]))
 		i++
 	}
 }
@@ -247,9 +221,7 @@ func BenchmarkSetTenThousand(b *testing.B) {
 func BenchmarkLoadAdmission(b *testing.B) {
 	netlab.Root(b)
 	interfaces, err := net.Interfaces()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	i := slices.IndexFunc(interfaces, func(i net.Interface) bool { return i.Flags&net.FlagLoopback == 0 })
 	if i < 0 {
 		b.Skip("needs an interface besides loopback")
@@ -258,9 +230,7 @@ func BenchmarkLoadAdmission(b *testing.B) {
 		b.Run(string(o.Deny), func(b *testing.B) {
 			for b.Loop() {
 				a, err := LoadAdmission(o)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				b.StopTimer()
 				a.Close()
 				b.StartTimer()
@@ -293,9 +263,7 @@ func BenchmarkVerdict(b *testing.B) {
 			r := newRunner(b, c.kind, longList(10000, 20, peers...))
 			b.ResetTimer()
 			_, each, err := r.p.Benchmark(ethernet(c.packet), b.N, b.ResetTimer)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			b.ReportMetric(float64(each.Nanoseconds()), "ns/packet")
 		})
 	}

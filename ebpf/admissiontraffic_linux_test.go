@@ -157,9 +157,7 @@ func TestStrangersDoNotConnect(t *testing.T) {
 				v.setup(s)
 			}
 			before, err := s.dial(s.there, s.strange4, s.here.IP4, 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer before.Close()
 			o := AdmissionOptions{Deny: v.deny, Netns: s.here.Netns(), Allow: s.peers()}
 			if v.deny == Silent {
@@ -167,9 +165,7 @@ func TestStrangersDoNotConnect(t *testing.T) {
 				o.Interfaces = []string{name}
 			}
 			a, err := loadAdmission(o, silentFeature, v.kinds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer a.Close()
 			s.filters("loaded", v.deny)
 			s.echoes("a connection that was there", before)
@@ -182,9 +178,7 @@ func TestStrangersDoNotConnect(t *testing.T) {
 				}
 			}
 			during, err := s.dial(s.there, s.there.IP6, s.here.IP6, 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer during.Close()
 			st, err := a.Status()
 			if err != nil || fmt.Sprint(st.Hooks) != "["+v.hook+"]" || st.Prefixes != 2 || st.Passed < 3 || st.Refused < 2 || st.Deny != v.deny {
@@ -195,23 +189,15 @@ func TestStrangersDoNotConnect(t *testing.T) {
 				t.Errorf("counters %v, %v", counts, err)
 			}
 			// The stranger is listed, the peer no more.
-			if err := a.Set([]netip.Prefix{netip.PrefixFrom(s.strange4, 32)}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Set([]netip.Prefix{netip.PrefixFrom(s.strange4, 32)}))
 			s.connects("listed", s.there, s.strange4, s.here.IP4)
 			s.denied("no more listed", v.deny, s.there.IP6, s.here.IP6)
 			s.echoes("a connection of who is no more listed", during)
-			if err := a.Set(nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Set(nil))
 			s.open("empty list")
-			if err := a.Set(s.peers()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Set(s.peers()))
 			s.filters("set again", v.deny)
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Close())
 			s.open("closed")
 			if err := a.Set(nil); !errors.Is(err, os.ErrClosed) {
 				t.Errorf("Set when closed: %v", err)
@@ -250,9 +236,7 @@ func TestForwardedConnectionsAreNotTheFiltersBusiness(t *testing.T) {
 	}
 	for _, kind := range []hookKind{hookTCX, hookXDP} {
 		a, err := loadAdmission(AdmissionOptions{Deny: Silent, Netns: router.Netns(), Allow: prefixes("192.0.2.0/24")}, silentFeature, []hookKind{kind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for to, own := range map[string]bool{"10.99.0.2": true, "fd99::2": true, "10.98.0.1": true, "10.98.0.2": false, "fd98::2": false} {
 			wait := 5 * time.Second
 			if own {
@@ -272,8 +256,6 @@ func TestForwardedConnectionsAreNotTheFiltersBusiness(t *testing.T) {
 		if s, err := a.Status(); err != nil || s.Refused < 3 || s.Passed != 0 {
 			t.Errorf("%s: %+v, %v", kind, s, err)
 		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, a.Close())
 	}
 }

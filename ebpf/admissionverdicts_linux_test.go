@@ -38,16 +38,12 @@ func newRunnerOn(t testing.TB, kind hookKind, ether bool, list []netip.Prefix) *
 	t.Helper()
 	netlab.Root(t)
 	a, p, err := newAdmission(admissionConfig{Ether: ether}, kind, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		p.Close()
 		a.Close()
 	})
-	if err := a.Set(list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Set(list))
 	return &runner{t, kind, a, p}
 }
 
@@ -188,9 +184,7 @@ type lookup struct {
 func (r *runner) refuses(l lookup) bool {
 	r.t.Helper()
 	verdict, err := r.p.Run(&ebpf.RunOptions{Context: l, Repeat: 1})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return verdict == 0 // SK_DROP
 }
 
@@ -261,9 +255,7 @@ func TestListMatchesByTheLongestPrefixOfTheSameFamily(t *testing.T) {
 		{"fd99::1/128", "fd99::1", "fd99::2", "fd99::1/128"},
 		{"fd99::1/63", "fd99:0:0:1::1", "fd99:0:0:2::1", "fd99::/63"},
 	} {
-		if err := r.a.Set([]netip.Prefix{netip.MustParsePrefix(c.list)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.a.Set([]netip.Prefix{netip.MustParsePrefix(c.list)}))
 		if r.refuses(lookupFrom(netip.MustParseAddr(c.in), 16385)) {
 			t.Errorf("%s refuses %s", c.list, c.in)
 		}

@@ -67,18 +67,12 @@ func TestCapabilitiesThatAreNamedAreEnough(t *testing.T) {
 	}
 	for _, order := range [][2]func() (io.Closer, error){{admission(Refuse), handover}, {handover, admission(Refuse)}} {
 		first, err := as(order[0], three...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := as(order[1], three...); !errors.Is(err, ErrPermission) {
 			t.Errorf("beside each other without CAP_SYS_ADMIN: %v", err)
 		}
 		second, err := as(order[1], append(three, unix.CAP_SYS_ADMIN)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(second.Close(), first.Close()); err != nil {
-			t.Error(err)
-		}
+		must(t, err)
+		must(t, errors.Join(second.Close(), first.Close()))
 	}
 }

@@ -34,9 +34,7 @@ func faultPrograms(t *testing.T, loopback bool) *Fault {
 	if err := faultPackets.err(err); errors.Is(err, ErrNotSupported) || errors.Is(err, ErrPermission) {
 		t.Skipf("needs a kernel that loads the programs, and the right to: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -227,9 +225,7 @@ func TestFaultMatchesTCPOfEachForm(t *testing.T) {
 func mustRule(t *testing.T) func(*FaultRule, error) *FaultRule {
 	return func(r *FaultRule, err error) *FaultRule {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r
 	}
 }
@@ -339,9 +335,7 @@ func TestFaultRateIsThatOfPackets(t *testing.T) {
 		}
 		f.try(t, bpf.FaultProgFaultOut, frame{src: here4, dst: there4, payload: "payload"}.bytes(), n, in)
 		got, err := r.Stop()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		runs := float64(got.Bytes) / float64(len(frame{src: here4, dst: there4, payload: "payload"}.bytes()))
 		sigma := math.Sqrt(n * c.want * (1 - c.want))
 		t.Logf("rate %v of bursts of %d: %v runs hit, sigma %.0f, %+v", c.rate, c.segs, runs, sigma, got)
@@ -397,9 +391,7 @@ func TestDelayIsAddedToTheTimeOfThePacket(t *testing.T) {
 	f := faultPrograms(t, false)
 	const by = 50 * time.Millisecond
 	r, err := f.add(kindDelay, FaultMatch{Direction: FaultOut}, FaultLimits{}, by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := frame{src: here4, dst: there4}.bytes()
 	for _, paced := range []time.Duration{-time.Hour, 0, time.Hour} {
 		begin := monotonic() + uint64(paced)

@@ -29,9 +29,7 @@ func faultOn(t *testing.T, h *netlab.Host, iface string) *Fault {
 	if errors.Is(err, ErrNotSupported) || errors.Is(err, ErrPermission) {
 		t.Skipf("needs a kernel with tcx, and the right to load programs: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -42,9 +40,7 @@ func connection(t *testing.T, a, b *netlab.Host, at netip.Addr, port uint16) (fr
 	var err error
 	var l net.Listener
 	b.Do(func() { l, err = net.Listen("tcp", netip.AddrPortFrom(at, port).String()) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	// A dial waits in other goroutines, which are not on the host: the socket is made here.
 	var fd int
@@ -61,19 +57,13 @@ func connection(t *testing.T, a, b *netlab.Host, at netip.Addr, port uint16) (fr
 			err = unix.Connect(fd, sa)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := os.NewFile(uintptr(fd), "tcp")
 	defer file.Close()
 	c, err := net.FileConn(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close(); d.Close() })
 	return c.(*net.TCPConn), d.(*net.TCPConn)
 }
@@ -81,9 +71,7 @@ func connection(t *testing.T, a, b *netlab.Host, at netip.Addr, port uint16) (fr
 func infoOf(t *testing.T, c *net.TCPConn) (info *unix.TCPInfo) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if cerr := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
@@ -106,9 +94,7 @@ func transfer(t *testing.T, from, to *net.TCPConn, n int) (sent, got []byte) {
 	if n, err := io.ReadFull(to, got); err != nil {
 		t.Fatalf("after %d octets: %v", n, err)
 	}
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-failed)
 	return sent, got
 }
 
@@ -294,9 +280,7 @@ func TestPacketsAreDelayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if err := connect(a, netip.AddrPortFrom(b.IP4, uint16(ln.Addr().(*net.TCPAddr).Port))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, connect(a, netip.AddrPortFrom(b.IP4, uint16(ln.Addr().(*net.TCPAddr).Port))))
 	if d := time.Since(began); d < by {
 		t.Errorf("a connect took %v, with a delay of %v", d, by)
 	}
@@ -307,9 +291,7 @@ func TestAbortEndsConnections(t *testing.T) {
 	t.Parallel()
 	a, b := netlab.Pair(t)
 	f, err := NewFault(FaultOptions{Netns: a.Netns()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	rds, other := make([]*net.TCPConn, 0, 6), make([]*net.TCPConn, 0, 2)
 	for i := range 3 {
@@ -351,9 +333,7 @@ func TestFaultsEndWithTheirProcess(t *testing.T) {
 		if err == nil {
 			_, err = f.Blackhole(FaultMatch{}, MaxFaultTime)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		os.Stdout.WriteString("black\n")
 		select {}
 	}
@@ -363,12 +343,8 @@ func TestFaultsEndWithTheirProcess(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^TestFaultsEndWithTheirProcess$")
 	child.Env = append(os.Environ(), faultChildEnv+"="+a.Netns())
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, child.Start())
 	line := make([]byte, 6)
 	if _, err := io.ReadFull(out, line); err != nil || string(line) != "black\n" {
 		t.Errorf("%q, %v", line, err)
@@ -383,9 +359,7 @@ func TestFaultsEndWithTheirProcess(t *testing.T) {
 	if _, err := to.Read(line); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("through a black hole: %v", err)
 	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, child.Process.Kill())
 	_ = child.Wait()
 	_ = to.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.ReadFull(to, make([]byte, 1000)); err != nil {

@@ -33,27 +33,21 @@ func listenPlain(t *testing.T, h *netlab.Host, network, address string) *net.TCP
 		lc.SetMultipathTCP(false)
 		l, err = lc.Listen(context.Background(), network, address)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l.(*net.TCPListener)
 }
 
 func cookieOf(t *testing.T, ln *net.TCPListener) (cookie uint64) {
 	t.Helper()
-	if err := withListener(ln, func(l *listener) error { cookie = l.cookie; return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, withListener(ln, func(l *listener) error { cookie = l.cookie; return nil }))
 	return cookie
 }
 
 func loadHandover(t testing.TB, o HandoverOptions) *Handover {
 	t.Helper()
 	h, err := LoadHandover(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { h.Close() })
 	return h
 }
@@ -95,9 +89,7 @@ func runLookup(t testing.TB, p *ebpf.Program, protocol uint32, local netip.AddrP
 	in := lookupOf(protocol, local)
 	out := make([]byte, len(in))
 	verdict, err := p.Run(&ebpf.RunOptions{Context: in, ContextOut: out})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if verdict != 1 { // SK_PASS
 		t.Fatalf("%v: verdict %d", local, verdict)
 	}
@@ -110,9 +102,7 @@ func testHandover(t *testing.T) (*Handover, *ebpf.Program, *netlab.Host) {
 	t.Helper()
 	host := netlab.Hosts(t, 1)[0]
 	h, program, err := newHandover(handoverConfig{Ports: defaultPorts}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { program.Close(); h.Close() })
 	return h, program, host
 }
@@ -135,9 +125,7 @@ func TestHandoverProgramFindsTheListenerOfTheLongestPrefix(t *testing.T) {
 		{both, 16385, prefixes("2001:db8:1::/48", "::ffff:10.2.0.0/112", "::/0")},
 		{gone, 16385, prefixes("10.1.8.0/24")},
 	} {
-		if err := h.Register(r.prefixes, r.port, r.ln); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.Register(r.prefixes, r.port, r.ln))
 	}
 	gone.Close()
 	for _, c := range []struct {
@@ -182,9 +170,7 @@ func TestHandoverRegistersOnlyWhatItCanHandOver(t *testing.T) {
 	h, program, host := testHandover(t)
 	first, second := listenPlain(t, host, "tcp4", "127.0.0.1:0"), listenPlain(t, host, "tcp4", "127.0.0.1:0")
 	at := netip.MustParseAddrPort("10.1.0.9:16385")
-	if err := h.Register(prefixes("10.1.0.0/24", "10.1.0.0/24"), 16385, first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Register(prefixes("10.1.0.0/24", "10.1.0.0/24"), 16385, first))
 	if err := h.Register(prefixes("10.1.0.0/24"), 16385, first); err != nil {
 		t.Errorf("again: %v", err)
 	}
@@ -205,9 +191,7 @@ func TestHandoverRegistersOnlyWhatItCanHandOver(t *testing.T) {
 	if got := runLookup(t, program, unix.IPPROTO_TCP, at); got != cookieOf(t, second) {
 		t.Errorf("handed to %d", got)
 	}
-	if err := h.Unregister(second); err != nil {
-		t.Error(err)
-	}
+	must(t, h.Unregister(second))
 	if got := runLookup(t, program, unix.IPPROTO_TCP, at); got != 0 {
 		t.Errorf("handed to %d after Unregister", got)
 	}
@@ -220,9 +204,7 @@ func TestHandoverRegistersOnlyWhatItCanHandOver(t *testing.T) {
 		lc.SetMultipathTCP(true)
 		multipath, err = lc.Listen(context.Background(), "tcp4", "127.0.0.1:0")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer multipath.Close()
 	for what, err := range map[string]error{
 		"multipath TCP":            h.Register(prefixes("10.1.0.0/24"), 16385, multipath.(*net.TCPListener)),
@@ -255,9 +237,7 @@ func TestHandoverOneListenerFor4096Addresses(t *testing.T) {
 	a.Run("ip", "route", "add", "10.1.0.0/20", "via", b.IP4.String())
 	h := loadHandover(t, HandoverOptions{Netns: b.Netns()})
 	ln := listenPlain(t, b, "tcp4", "10.1.0.0:16385")
-	if err := h.Register(prefixes("10.1.0.0/20"), 16385, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Register(prefixes("10.1.0.0/20"), 16385, ln))
 	_ = ln.SetDeadline(time.Now().Add(time.Minute))
 	var failed error
 	a.Do(func() {
@@ -310,9 +290,7 @@ func TestHandoverDoesNotLetStrangersPastAdmission(t *testing.T) {
 	allow := func(list ...netip.Prefix) *Admission {
 		t.Helper()
 		filter, err := LoadAdmission(AdmissionOptions{Deny: Refuse, Netns: b.Netns(), Allow: list})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { filter.Close() })
 		return filter
 	}
@@ -325,39 +303,29 @@ func TestHandoverDoesNotLetStrangersPastAdmission(t *testing.T) {
 			filter = allow(stranger...)
 		}
 		h := loadHandover(t, HandoverOptions{Netns: b.Netns()})
-		if err := h.Register(prefixes("10.1.0.0/24"), 16385, ln); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.Register(prefixes("10.1.0.0/24"), 16385, ln))
 		if !admissionFirst {
 			filter = allow(stranger...)
 		}
 		if err := connect(a, to); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("admission first %v: a stranger: %v", admissionFirst, err)
 		}
-		if err := filter.Set(host); err != nil {
-			t.Fatal(err)
-		}
+		must(t, filter.Set(host))
 		if err := connect(a, to); err != nil {
 			t.Errorf("admission first %v: an allowed host: %v", admissionFirst, err)
 		}
 		if at, err := accepted(ln); err != nil || at != to.Addr() {
 			t.Errorf("accepted at %v, %v", at, err)
 		}
-		if err := filter.Set(stranger); err != nil {
-			t.Fatal(err)
-		}
-		if err := filter.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, filter.Set(stranger))
+		must(t, filter.Close())
 		if err := connect(a, to); err != nil {
 			t.Errorf("admission first %v: without the admission: %v", admissionFirst, err)
 		}
 		if _, err := accepted(ln); err != nil {
 			t.Error(err)
 		}
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, h.Close())
 	}
 }
 
@@ -374,16 +342,12 @@ func TestPinnedHandoverOutlivesItsLoader(t *testing.T) {
 	load := func(ports ...uint16) {
 		t.Helper()
 		h, err := LoadHandover(HandoverOptions{Dir: dir, Netns: b.Netns(), Ports: ports})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h.Close()
 	}
 	load()
 	h, err := OpenHandover(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer h.Close()
 	ln := listenPlain(t, b, "tcp4", "127.0.0.1:0")
 	for host, here := range map[*netlab.Host]bool{a: false, b: true} {
@@ -393,9 +357,7 @@ func TestPinnedHandoverOutlivesItsLoader(t *testing.T) {
 			}
 		})
 	}
-	if err := h.Register(prefixes("10.1.0.0/24"), 16385, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Register(prefixes("10.1.0.0/24"), 16385, ln))
 	if err := connect(a, to); err != nil {
 		t.Errorf("registered: %v", err)
 	}
@@ -408,9 +370,7 @@ func TestPinnedHandoverOutlivesItsLoader(t *testing.T) {
 	if err := h.Register(prefixes("10.1.0.7/32"), 16385, other); err == nil {
 		t.Error("a socket of another network namespace is registered")
 	}
-	if err := UnloadHandover(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, UnloadHandover(dir))
 	if err := connect(a, to); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("unloaded: %v", err)
 	}
@@ -421,9 +381,7 @@ func TestPinnedHandoverOutlivesItsLoader(t *testing.T) {
 		t.Errorf("left behind: %v", err)
 	}
 	load()
-	if err := UnloadHandover(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, UnloadHandover(dir))
 }
 
 func BenchmarkHandoverLookup(b *testing.B) {
@@ -431,17 +389,13 @@ func BenchmarkHandoverLookup(b *testing.B) {
 		b.Skip("needs root, to load programs into the kernel")
 	}
 	h, program, err := newHandover(handoverConfig{Ports: defaultPorts}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer h.Close()
 	defer program.Close()
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
 	l, err := lc.Listen(context.Background(), "tcp4", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer l.Close()
 	const perPrefix = 16
 	var all []netip.Prefix
@@ -456,9 +410,7 @@ func BenchmarkHandoverLookup(b *testing.B) {
 		{"other port", nil, "10.1.5.5:22"}, {"no prefix", nil, "10.1.5.5:16385"},
 		{"one /20", prefixes("10.1.0.0/20"), "10.1.5.5:16385"}, {"256 x /28", all, "10.1.5.5:16385"},
 	} {
-		if err := h.Register(c.prefixes, 16385, l.(*net.TCPListener)); err != nil {
-			b.Fatal(err)
-		}
+		must(b, h.Register(c.prefixes, 16385, l.(*net.TCPListener)))
 		b.Run(c.name, func(b *testing.B) {
 			in := lookupOf(unix.IPPROTO_TCP, netip.MustParseAddrPort(c.local))
 			out := make([]byte, len(in))

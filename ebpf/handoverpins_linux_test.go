@@ -21,9 +21,7 @@ func TestHandoverThatFailsLeavesNoDirectory(t *testing.T) {
 	t.Parallel()
 	mount, plain := netlab.BPFFS(t), t.TempDir()
 	before := filepath.Join(mount, "before")
-	if err := os.Mkdir(before, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(before, 0o755))
 	for _, c := range []struct {
 		what, dir string
 		stays     bool
@@ -61,9 +59,7 @@ func TestHandoverDoesNotWaitForeverForOthers(t *testing.T) {
 		defer lock.Close()
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error)
 	go func() {
 		h, err := LoadHandover(o)
@@ -108,9 +104,7 @@ func TestHandoverThatIsKept(t *testing.T) {
 	is := func(what string, host *netlab.Host, owner uint32, ports ...uint16) {
 		t.Helper()
 		h, err := OpenHandover(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer h.Close()
 		host.Do(func() {
 			if s, err := h.Status(); err != nil || !s.Here || !slices.Equal(s.Ports, ports) {
@@ -122,23 +116,15 @@ func TestHandoverThatIsKept(t *testing.T) {
 			t.Errorf("%s: owner %d, %v", what, st.Uid, err)
 		}
 	}
-	if err := load(here, true, 7, 16385, 18634); err != nil {
-		t.Fatal(err)
-	}
+	must(t, load(here, true, 7, 16385, 18634))
 	is("nothing to keep", here, 7, 16385, 18634)
-	if err := load(here, true, 8, 18634); err != nil {
-		t.Error(err)
-	}
+	must(t, load(here, true, 8, 18634))
 	is("fewer ports, another owner", here, 7, 16385, 18634)
 	h, err := OpenHandover(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer h.Close()
 	ln := listenPlain(t, here, "tcp4", "127.0.0.1:0")
-	if err := h.Register(prefixes("10.1.0.0/24"), 16385, ln); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Register(prefixes("10.1.0.0/24"), 16385, ln))
 	for what, err := range map[string]error{"another port": load(here, true, 8, 17000), "another namespace": load(there, true, 8)} {
 		if !errors.Is(err, unix.EBUSY) {
 			t.Errorf("%s of a handover in use: %v", what, err)
@@ -150,11 +136,7 @@ func TestHandoverThatIsKept(t *testing.T) {
 		t.Errorf("nobody uses the handover: %v", err)
 	}
 	is("nobody uses the handover", there, 8, 16385, 18634)
-	if err := load(there, false, 9, 17000); err != nil {
-		t.Error(err)
-	}
+	must(t, load(there, false, 9, 17000))
 	is("without Keep", there, 9, 17000)
-	if err := UnloadHandover(dir); err != nil {
-		t.Error(err)
-	}
+	must(t, UnloadHandover(dir))
 }

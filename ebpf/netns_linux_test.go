@@ -18,9 +18,7 @@ func TestThreadsComeBackFromOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	netlab.Root(t)
 	home, err := os.Readlink("/proc/thread-self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	host, _ := netlab.Pair(t)
 	for range 20 {
 		var at string
@@ -32,9 +30,7 @@ func TestThreadsComeBackFromOtherNamespaces(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if now, err := os.Readlink(at); err != nil || now != home {
 			t.Errorf("the thread is in %s, not in %s: %v", now, home, err)
 		}

@@ -24,9 +24,7 @@ func measure(t *testing.T, o TelemetryOptions) *Telemetry {
 	t.Helper()
 	netlab.Root(t)
 	tel, err := LoadTelemetry(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := tel.Close(); err != nil {
 			t.Error(err)
@@ -42,9 +40,7 @@ func dial(t *testing.T, client, server *netlab.Host, address netip.Addr, port ui
 	defer l.Close()
 	c = dialTo(t, client, netip.AddrPortFrom(address, port))
 	accepted, err := l.AcceptTCP()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { accepted.Close() })
 	return c, accepted
 }
@@ -55,9 +51,7 @@ func listen(t *testing.T, h *netlab.Host, address netip.Addr, port uint16) (l *n
 	h.Do(func() {
 		l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(address, port)))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -66,9 +60,7 @@ func dialTo(t *testing.T, h *netlab.Host, to netip.AddrPort) (c *net.TCPConn) {
 	t.Helper()
 	var err error
 	h.Do(func() { c, err = net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -93,9 +85,7 @@ func roundTrips(t *testing.T, a, b *net.TCPConn, n int, each func()) {
 func tcpInfo(t *testing.T, c *net.TCPConn) (info *unix.TCPInfo) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if e := raw.Control(func(fd uintptr) {
 		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	}); e != nil || err != nil {
@@ -113,9 +103,7 @@ func localOf(c *net.TCPConn) netip.AddrPort {
 func find(t *testing.T, tel *Telemetry, c *net.TCPConn) Connection {
 	t.Helper()
 	all, err := tel.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	i := slices.IndexFunc(all, func(x Connection) bool { return x.Local == localOf(c) })
 	if i < 0 {
 		t.Fatalf("%v is not among %d connections", localOf(c), len(all))
@@ -151,9 +139,7 @@ func TestTelemetryAgreesWithTCPInfo(t *testing.T) {
 		if _, err := io.ReadFull(server, make([]byte, bulk)); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-sent)
 		for _, c := range []*net.TCPConn{client, server} {
 			netlab.Until(t, "all is acknowledged", func() bool { return tcpInfo(t, c).Unacked == 0 })
 			info, got := tcpInfo(t, c), find(t, tel, c)
@@ -243,9 +229,7 @@ func TestTelemetrySeesAllNamespaces(t *testing.T) {
 		c    *net.TCPConn
 	}{{a, client}, {b, server}} {
 		var st unix.Stat_t
-		if err := unix.Stat(x.host.Netns(), &st); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Stat(x.host.Netns(), &st))
 		got := find(t, tel, x.c)
 		if uint64(got.Netns) != st.Ino || got.UID != 0 || got.Inode == 0 {
 			t.Errorf("namespace %d, uid %d, inode %d; want namespace %d", got.Netns, got.UID, got.Inode, st.Ino)
@@ -265,20 +249,14 @@ func TestTelemetrySeesAllNamespaces(t *testing.T) {
 func kept(t *testing.T, tel *Telemetry) int {
 	t.Helper()
 	c, err := load(bpf.LoadTelemetry, loading{programs: []string{bpf.TelemetryProgTelemetryKept}, maps: tel.maps})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	it, err := link.AttachIter(link.IterOptions{Program: c.Programs[bpf.TelemetryProgTelemetryKept],
 		Map: tel.maps[bpf.TelemetryMapTelemetrySockets]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer it.Close()
 	octets, err := readIter(it.Open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(octets)
 }
 

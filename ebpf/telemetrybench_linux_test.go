@@ -11,9 +11,7 @@ func BenchmarkTelemetryLoad(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		tel, err := LoadTelemetry(TelemetryOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		tel.Close()
 	}
 }

@@ -24,38 +24,26 @@ func ownNetns(b *testing.B) {
 		b.Skipf("needs CAP_SYS_ADMIN, to make a network namespace: %v", err)
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer unix.Close(fd)
 	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	lo.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-		b.Fatal(err)
-	}
+	must(b, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo))
 }
 
 // loopback makes connections, a server's and a client's of each.
 func loopback(b *testing.B, n int) (clients, servers []*net.TCPConn) {
 	b.Helper()
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:16385")))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer l.Close()
 	for range n {
 		c, err := net.DialTCP("tcp", nil, l.Addr().(*net.TCPAddr))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.Cleanup(func() { c.Close() })
 		s, err := l.AcceptTCP()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.Cleanup(func() { s.Close() })
 		clients, servers = append(clients, c), append(servers, s)
 	}
@@ -71,9 +59,7 @@ func BenchmarkTelemetrySnapshot(b *testing.B) {
 		b.Run(s.name, func(b *testing.B) {
 			ownNetns(b)
 			tel, err := LoadTelemetry(TelemetryOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			defer tel.Close()
 			loopback(b, 500) // both ends are here: 1,000 connections
 			b.ReportAllocs()
@@ -99,9 +85,7 @@ func BenchmarkTelemetryStream(b *testing.B) {
 func benchmarkStream(b *testing.B, size int) {
 	ownNetns(b)
 	tel, err := LoadTelemetry(TelemetryOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer tel.Close()
 	clients, servers := loopback(b, 1)
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
@@ -123,16 +107,12 @@ func benchmarkStream(b *testing.B, size int) {
 		}
 	}
 	clients[0].CloseWrite()
-	if err := <-read; err != nil {
-		b.Fatal(err)
-	}
+	must(b, <-read)
 	took := time.Since(begin)
 	var all time.Duration
 	for name, p := range tel.programs {
 		s, err := p.Stats()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		all += s.Runtime
 		if s.RunCount > 0 && name != "telemetry_connections" {
 			b.ReportMetric(float64(s.Runtime.Nanoseconds())/float64(s.RunCount), name[len("telemetry_"):]+"-ns/run")

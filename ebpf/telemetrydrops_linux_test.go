@@ -19,9 +19,7 @@ import (
 func dropped(t *testing.T, tel *Telemetry, reason string) uint64 {
 	t.Helper()
 	drops, err := tel.Drops()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range drops {
 		if d.Reason == reason {
 			return d.Packets

@@ -16,9 +16,7 @@ import (
 func soCookie(t *testing.T, c *net.TCPConn) (cookie uint64) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if e := raw.Control(func(fd uintptr) {
 		cookie, err = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_COOKIE)
 	}); e != nil || err != nil {
@@ -39,9 +37,7 @@ func TestTelemetryKnowsAConnectionFromBeforeAcceptUntilAfterClose(t *testing.T) 
 		t.Helper()
 		netlab.Until(t, "the connection is up", func() bool {
 			all, err := tel.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			i := slices.IndexFunc(all, func(c Connection) bool {
 				return c.Local == local && c.Remote == remote && c.State != "syn-received"
 			})
@@ -58,9 +54,7 @@ func TestTelemetryKnowsAConnectionFromBeforeAcceptUntilAfterClose(t *testing.T) 
 		t.Errorf("not accepted yet: %+v", waiting)
 	}
 	server, err := l.AcceptTCP()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { server.Close() })
 	accepted := at(there, here)
 	if accepted.Inode == 0 || accepted.Cookie != soCookie(t, server) || !accepted.Continues(&waiting) {
@@ -92,14 +86,10 @@ func TestTelemetryTellsConnectionsOfTheSameAddressesApart(t *testing.T) {
 		var client *net.TCPConn
 		var err error
 		a.Do(func() { client, err = net.DialTCP("tcp", local, l.Addr().(*net.TCPAddr)) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { client.Close() })
 		server, err := l.AcceptTCP()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { server.Close() })
 		roundTrips(t, client, server, 10*(i+1), func() {})
 		seen = append(seen, find(t, tel, client))

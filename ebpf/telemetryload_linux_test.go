@@ -86,9 +86,7 @@ func TestTelemetryThatCannotBePinnedLeavesNothingBehind(t *testing.T) {
 	netlab.Root(t)
 	base := netlab.BPFFS(t)
 	shared := filepath.Join(base, "shared")
-	if err := os.Mkdir(shared, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(shared, 0o755))
 	for _, dir := range []string{filepath.Join(base, "made"), shared} {
 		netlab.As(t, 65534, 65534, func() {
 			tel, err := LoadTelemetry(TelemetryOptions{Dir: dir, Ports: []uint16{21041}})

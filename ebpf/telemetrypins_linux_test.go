@@ -51,9 +51,7 @@ func TestTelemetryPartsAreMissingOneByOne(t *testing.T) {
 		o := TelemetryOptions{Dir: filepath.Join(dir, "rds"), Ports: []uint16{port}, missing: []string{c.program}}
 		tel := measure(t, o)
 		pinned, err := OpenTelemetry(o.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client, server := dial(t, a, b, b.IP4, port)
 		roundTrips(t, client, server, 10, func() {})
 		if missing := len(c.missing) > 0; pinned.Outdated() != missing { // this kernel has all parts
@@ -85,9 +83,7 @@ func TestTelemetryPartsAreMissingOneByOne(t *testing.T) {
 				t.Errorf("without %s: drops: %v", c.program, err)
 			}
 		}
-		if err := pinned.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, pinned.Close())
 	}
 	if _, err := LoadTelemetry(TelemetryOptions{missing: []string{bpf.TelemetryProgTelemetryConnections}}); !errors.Is(err, ErrNotSupported) {
 		t.Errorf("without the list: %v", err)
@@ -125,9 +121,7 @@ func TestPinnedTelemetryIsReadByItsGroupAndRemovedByNobody(t *testing.T) {
 	base := netlab.BPFFS(t)
 	// The directories of a test are root's alone.
 	for dir := filepath.Dir(base); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(dir, 0o755))
 	}
 	dir := filepath.Join(base, "rds")
 	if _, err := OpenTelemetry(dir); !errors.Is(err, os.ErrNotExist) {
@@ -173,9 +167,7 @@ func TestPinnedTelemetryIsReadByItsGroupAndRemovedByNobody(t *testing.T) {
 	if links != 3*5 {
 		t.Errorf("%d links tried, want 5 by each", links)
 	}
-	if err := UnloadTelemetry(dir); err != nil {
-		t.Error(err)
-	}
+	must(t, UnloadTelemetry(dir))
 	if err := UnloadTelemetry(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("unloaded twice: %v", err)
 	}

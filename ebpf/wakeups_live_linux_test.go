@@ -54,9 +54,7 @@ func newRelay(t testing.TB) *relay {
 // start starts a process that ends with the test.
 func start(t testing.TB, c *exec.Cmd) {
 	t.Helper()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
@@ -81,9 +79,7 @@ func (r *relay) pass(t testing.TB, n int) {
 func voluntary(t *testing.T, pid int) (n uint64) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(b), "\nvoluntary_ctxt_switches:")
 	if _, err := fmt.Sscan(rest, &n); err != nil {
 		t.Fatal(err)
@@ -180,9 +176,7 @@ func TestWaitingForABusyCPUIsLatency(t *testing.T) {
 		}
 	}
 	// SCHED_IDLE has a CPU only when others have had it for long.
-	if err := unix.SchedSetAttr(patient, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SchedSetAttr(patient, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0))
 	w := newTestWakeups(t, patient, busy.Process.Pid)
 	// Where other processes keep the busy one from its CPU, it takes longer until they meet.
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -210,9 +204,7 @@ func TestSizeAndLoadTimeOfWakeups(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"wakeups_bpfel.o", "wakeups_bpfeb.o"} {
 		f, err := os.Stat(filepath.Join("internal", "bpf", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if f.Size() > 64<<10 {
 			t.Errorf("%s has %d octets", name, f.Size())
 		}
@@ -226,9 +218,7 @@ func TestSizeAndLoadTimeOfWakeups(t *testing.T) {
 func TestWakeupsEndWithTheirProcess(t *testing.T) {
 	if os.Getenv("EBPF_WAKEUPS") != "" { // the process
 		w, err := NewWakeups([]int{os.Getpid()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id, ok := infoID(t, w.programs.Programs[bpf.WakeupsProgWakeupSwitch])
 		fmt.Println("loaded", id, ok)
 		select {} // until it is killed
@@ -239,9 +229,7 @@ func TestWakeupsEndWithTheirProcess(t *testing.T) {
 	c := exec.Command(os.Args[0], "-test.run", "^TestWakeupsEndWithTheirProcess$")
 	c.Env = append(os.Environ(), "EBPF_WAKEUPS=1")
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start(t, c)
 	var id uint32
 	if _, err := fmt.Fscanf(out, "loaded %d true\n", &id); err != nil {
@@ -252,9 +240,7 @@ func TestWakeupsEndWithTheirProcess(t *testing.T) {
 		t.Fatalf("program %d of a process that lives: %v", id, err)
 	}
 	p.Close()
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Process.Kill())
 	_ = c.Wait()
 	// The kernel frees programs a little later.
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -275,9 +261,7 @@ func TestWakeupsEndWithTheirProcess(t *testing.T) {
 func infoID(t *testing.T, p *cilium.Program) (uint32, bool) {
 	t.Helper()
 	info, err := p.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, ok := info.ID()
 	return uint32(id), ok
 }
@@ -297,18 +281,14 @@ func BenchmarkWakeups(b *testing.B) {
 	b.Run("with", func(b *testing.B) {
 		w := newTestWakeups(b, r.first.Process.Pid, r.second.Process.Pid, os.Getpid())
 		stats, err := cilium.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		defer stats.Close()
 		for b.Loop() {
 			r.pass(b, 1)
 		}
 		for _, name := range []string{bpf.WakeupsProgWakeupWaking, bpf.WakeupsProgWakeupWakeup, bpf.WakeupsProgWakeupSwitch} {
 			s, err := w.programs.Programs[name].Stats()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			b.ReportMetric(float64(s.Runtime)/float64(max(s.RunCount, 1)), strings.TrimPrefix(name, "wakeup_")+"-ns/run")
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 type outcome struct {
@@ -51,6 +52,16 @@ func onLinux(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Linux: other systems have no 127.0.0.2")
 	}
+}
+
+// reportOf runs a mode to its end, and returns its report.
+func reportOf(t *testing.T, args ...string) (rep bench.Report) {
+	t.Helper()
+	o := rdsbench(t, append(args, "--json")...)
+	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
+		t.Fatalf("%q: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
+	}
+	return rep
 }
 
 func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
@@ -92,11 +103,7 @@ func TestHelpHasExamples(t *testing.T) {
 func TestLatencyAsJSONAndPage(t *testing.T) {
 	onLinux(t)
 	page := filepath.Join(t.TempDir(), "page.html")
-	o := rdsbench(t, "latency", "--pin", "same", "--baseline", "--duration", "50ms", "--warmup", "0s", "--json", "--html", page)
-	var rep bench.Report
-	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
-		t.Fatalf("exit %d, %v: %s %s", o.code, err, o.stdout, o.stderr)
-	}
+	rep := reportOf(t, "latency", "--pin", "same", "--baseline", "--duration", "50ms", "--warmup", "0s", "--html", page)
 	if len(rep.Rows) != 1 || rep.Rows[0].TCP == nil || rep.Rows[0].Ratio <= 0 || rep.Rows[0].RDS.TCPConns != 1 {
 		t.Errorf("%+v", rep)
 	}
@@ -112,12 +119,7 @@ func daemonRun(t *testing.T, args ...string) []bench.Row {
 	onLinux(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	args = append(args, "--provider", "rdsd", "--duration", "50ms", "--warmup", "10ms", "--json")
-	o := rdsbench(t, args...)
-	var rep bench.Report
-	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
-		t.Fatalf("%q: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
-	}
+	rep := reportOf(t, append(args, "--provider", "rdsd", "--duration", "50ms", "--warmup", "10ms")...)
 	for _, row := range rep.Rows {
 		if !row.Finished || row.RDS.Messages == 0 {
 			t.Errorf("%q: %+v", args, row)
@@ -173,11 +175,7 @@ func TestRDMAProcesses(t *testing.T) {
 		pin = "same"
 	}
 	for _, args := range []string{"rdma --op write --size 64k", "rdma --op read --size 8k --crc off", "rdma --op send --crc on --pin " + pin, "mr"} {
-		o := rdsbench(t, append(strings.Fields(args), "--duration", "30ms", "--warmup", "10ms", "--json")...)
-		var rep bench.Report
-		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
-			t.Fatalf("%s: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
-		}
+		rep := reportOf(t, append(strings.Fields(args), "--duration", "30ms", "--warmup", "10ms")...)
 		for _, row := range rep.Rows {
 			if !row.Finished || row.RDS.Messages == 0 || (row.TCP != nil) != (row.Work.Kind == bench.RDMA) {
 				t.Errorf("%s: %+v", args, row)
@@ -219,9 +217,7 @@ func TestInterruptPrintsWhatThereIs(t *testing.T) {
 	cmd := command(t, "rate", "--size", "64", "--duration", "1m", "--warmup", "0s")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, cmd.Start())
 	interrupt := time.AfterFunc(time.Second, func() { cmd.Process.Signal(os.Interrupt) })
 	defer interrupt.Stop()
 	cmd.Wait()
@@ -236,12 +232,8 @@ func TestServerOfItsOwn(t *testing.T) {
 	onLinux(t)
 	server := command(t, "server", "--listen", "127.0.0.2", "--control-port", "0")
 	pipe, err := server.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
+	rdstest.Must(t, server.Start())
 	lines := bufio.NewScanner(pipe)
 	if !lines.Scan() {
 		t.Fatal("no line from the server")

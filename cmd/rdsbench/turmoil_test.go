@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"testing"
 	"time"
@@ -43,11 +42,7 @@ func TestStressWithRDMA(t *testing.T) {
 func stressUntil(t *testing.T, d time.Duration, everything func(*bench.Row) bool, args ...string) *bench.Row {
 	t.Helper()
 	for most := 8 * d; ; d *= 2 {
-		o := rdsbench(t, append([]string{"stress", "--rdma", "--wire", "xrc", "--json", "--duration", d.String()}, args...)...)
-		var rep bench.Report
-		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
-			t.Fatalf("%q: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
-		}
+		rep := reportOf(t, append([]string{"stress", "--rdma", "--wire", "xrc", "--duration", d.String()}, args...)...)
 		row := &rep.Rows[0]
 		if !row.Finished || row.RDS.Account == nil {
 			t.Fatalf("%q: %+v", args, row)
@@ -59,5 +54,27 @@ func stressUntil(t *testing.T, d time.Duration, everything func(*bench.Row) bool
 			t.Fatalf("%q: not everything in %v: %+v", args, d, row.RDS.Account)
 		}
 		t.Logf("%q: not everything in %v: %+v", args, d, row.RDS.Account)
+	}
+}
+
+var soakTime = flag.Duration("soak", 5*time.Second, "how long each run with killed processes takes")
+
+// Processes are killed, daemons restarted and connections cut while everything is
+// verified: nothing is lost, doubled or reordered that had not to be, and nothing is
+// written where a region has ended.
+func TestSoak(t *testing.T) {
+	onLinux(t)
+	for _, args := range [][]string{
+		{"--seed", "1", "--kills", "300ms"},
+		{"--seed", "2", "--kills", "500ms", "--restarts", "900ms", "--provider", "rdsd"},
+	} {
+		daemons := len(args) > 4
+		row := stressUntil(t, *soakTime, func(row *bench.Row) bool {
+			a := row.RDS.Account
+			return a.Exchanges > 0 && a.Writes > 0 && a.Reads > 0 && a.Adds > 0 && a.Refused > 0 && a.Released > 0 && a.Cuts > 0 && a.Kills > 0 && (a.Restarts > 0 || !daemons)
+		}, append([]string{"--faults", "--warmup", "0s", "--processes", "2", "--sockets", "2", "--peers", "2", "--depth", "4"}, args...)...)
+		if a := row.RDS.Account; !daemons && a.Lives+a.Restarts > 0 {
+			t.Errorf("%q: %+v", args, a)
+		}
 	}
 }

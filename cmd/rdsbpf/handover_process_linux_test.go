@@ -20,6 +20,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // A handover that is loaded for a group lets its members register listening sockets, and nobody
@@ -31,9 +32,7 @@ func TestHandoverIsLoadedForAGroup(t *testing.T) {
 	client.Run("ip", "route", "add", "10.1.0.0/24", "via", server.IP4.String())
 	mount := netlab.BPFFS(t)
 	for d := mount; len(d) > len(os.TempDir()); d = filepath.Dir(d) { // t.TempDir is root's alone
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.Chmod(d, 0o755))
 	}
 	pins := filepath.Join(mount, "rds")
 	does := func(want string, args ...string) string {
@@ -71,9 +70,7 @@ func TestHandoverIsLoadedForAGroup(t *testing.T) {
 	if err := register(1); err != nil { // the group daemon
 		t.Errorf("registered by the group: %v", err)
 	}
-	if err := connect(); err != nil {
-		t.Error(err)
-	}
+	rdstest.Must(t, connect())
 	does("handover: ports [16385], 1 listening sockets with 1 prefixes", "load", "handover", "--port", "16385")
 	does("0 prefixes of sockets that were closed; ", "status")
 	var r struct {
@@ -113,9 +110,7 @@ func TestHandoverIsPinnedWhereTheFileSays(t *testing.T) {
 	own, all := filepath.Join(mount, "own", "shared"), filepath.Join(mount, "all")
 	file := filepath.Join(t.TempDir(), "rdsd.toml")
 	text := fmt.Sprintf("[handover]\nkernel = 'require'\npins = '%s'\n[admission]\npins = '%s/rds'\n", own, mount)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	leaves := func(want ...string) {
 		t.Helper()
 		var got []string
@@ -164,9 +159,7 @@ func TestHandoverIsLoadedIfTheFileAsksForIt(t *testing.T) {
 	load := func(host *netlab.Host, listen, kernel, args string, capable bool) (int, string) {
 		t.Helper()
 		text := fmt.Sprintf("listen = [%s]\n[handover]\nkernel = '%s'\npins = '%s'\n[admission]\nkernel = 'off'\npins = '%s/rds'\n", listen, kernel, pins, mount)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		line := append([]string{bin.Path("rdsbpf"), "load", "--config", file}, strings.Fields(args)...)
 		if !capable {
 			line = append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, line...)
@@ -201,9 +194,7 @@ func TestHandoverIsLoadedIfTheFileAsksForIt(t *testing.T) {
 	}
 
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: pins, Netns: hosts[0].Netns(), Owner: 65534})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer h.Close()
 	if status, out := load(hosts[0], "'10.1.0.0/24'", modeAuto, "", true); status != 0 || !strings.HasPrefix(out, "handover: ports") {
 		t.Errorf("status %d, %s", status, out)
@@ -212,9 +203,7 @@ func TestHandoverIsLoadedIfTheFileAsksForIt(t *testing.T) {
 		t.Errorf("the owner of the handover is another one: %+v, %v", fi, err)
 	}
 	l := listener(t, hosts[0])
-	if err := h.Register([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, 16385, l); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, h.Register([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, 16385, l))
 	for _, c := range []struct {
 		host         *netlab.Host
 		kernel, args string
@@ -245,9 +234,7 @@ func listener(t *testing.T, h *netlab.Host) *net.TCPListener {
 		lc.SetMultipathTCP(false)
 		l, err = lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l.(*net.TCPListener)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 func TestMistakesOfTheConfiguration(t *testing.T) {
@@ -20,9 +21,7 @@ func TestMistakesOfTheConfiguration(t *testing.T) {
 		"port = 70000\n":                "port: 70000 is no TCP port",
 		"port = \n":                     "toml:",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		status, _, stderr := clitest.Run(t, bin.Path("rdsbpf"), "load", "--config", file)
 		if status != 2 || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: status %d, %s", text, status, stderr)

@@ -5,15 +5,15 @@ package main
 import (
 	"reflect"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // The defaults of rdsbpf are those of rdsd's commented configuration.
 func TestDefaultsAreThoseOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	got, err := readConfig("../rdsd/rdsd.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	want := defaultConfig()
 	want.Admission.Interfaces, want.Listen = []string{}, []string{}
 	if !reflect.DeepEqual(got, want) {

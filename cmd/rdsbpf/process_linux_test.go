@@ -18,6 +18,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // command runs rdsbpf on a host.
@@ -52,9 +53,7 @@ func TestFilterWithoutDaemon(t *testing.T) {
 	var l net.Listener
 	var err error
 	server.Do(func() { l, err = net.Listen("tcp", ":16385") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer l.Close()
 	connect := func() (err error) {
 		stranger.Do(func() {
@@ -131,9 +130,7 @@ func TestLoadByConfiguration(t *testing.T) {
 		{"auto", true, "--port 16385", 0, "admission: refuse by sk_lookup, TCP 16385, everybody may connect\n"},
 	} {
 		text := fmt.Sprintf("port = 17000\nnpaths = 8\n[admission]\nkernel = '%s'\npins = '%s/rds'\n", c.kernel, mount)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		args := append([]string{bin.Path("rdsbpf"), "load", "--config", file}, strings.Fields(c.args)...)
 		if c.kernel == "" {
 			args = append([]string{bin.Path("rdsbpf"), "load", "--dir", mount + "/none"}, strings.Fields(c.args)...)

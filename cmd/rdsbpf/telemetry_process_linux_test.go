@@ -15,6 +15,7 @@ import (
 
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Telemetry is loaded when it is named, goes on when it is loaded again, and is gone when it is
@@ -37,9 +38,7 @@ func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
 				Telemetry *telemetryReport `json:"telemetry"`
 			} `json:"loaded"`
 		}
-		if err := json.Unmarshal([]byte(run("status", "--json")), &r); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, json.Unmarshal([]byte(run("status", "--json")), &r))
 		if r.Loaded.Telemetry == nil {
 			return ""
 		}
@@ -60,9 +59,7 @@ func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
 		t.Errorf("without control groups: %v, %s", err, out)
 	}
 	tel, err := ebpf.OpenTelemetry(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	lacking := 0
 	for _, f := range tel.Features() {
 		if f.Err != nil {
@@ -101,27 +98,17 @@ func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
 func ofAnotherVersion(t *testing.T, about string) {
 	t.Helper()
 	m, err := kernel.LoadPinnedMap(about, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer m.Close()
 	raw, err := m.LookupBytes(uint32(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	var text map[string]json.RawMessage
-	if err := json.Unmarshal(bytes.TrimRight(raw, "\x00"), &text); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, json.Unmarshal(bytes.TrimRight(raw, "\x00"), &text))
 	if len(text["tags"]) < 10 {
 		t.Fatalf("no digest in %s", raw)
 	}
 	text["tags"] = json.RawMessage(`"telemetry_rtt 0123456789abcdef"`)
 	other, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Put(uint32(0), append(other, make([]byte, len(raw)-len(other))...)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
+	rdstest.Must(t, m.Put(uint32(0), append(other, make([]byte, len(raw)-len(other))...)))
 }

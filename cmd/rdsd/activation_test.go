@@ -17,9 +17,7 @@ import (
 func unixFile(t *testing.T, network, name string) *os.File {
 	t.Helper()
 	l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(rdstest.Dir(t), "s"), Net: network})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.SetUnlinkOnClose(false)
 	defer l.Close()
 	return named(t, l.File, name)
@@ -29,23 +27,17 @@ func unixFile(t *testing.T, network, name string) *os.File {
 func named(t *testing.T, file func() (*os.File, error), name string) *os.File {
 	t.Helper()
 	f, err := file()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	fd, err := syscall.Dup(int(f.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return os.NewFile(uintptr(fd), name)
 }
 
 func tcpFile(t *testing.T, name string) *os.File {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return named(t, l.(*net.TCPListener).File, name)
 }
@@ -97,14 +89,10 @@ func TestInheritedSockets(t *testing.T) {
 func TestInheritedIntoPlan(t *testing.T) {
 	t.Parallel()
 	in, err := listeners([]*os.File{unixFile(t, "unix", "control"), unixFile(t, "unixpacket", "attach")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.close()
 	p := serving(t, "")
-	if err := in.into(&p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, in.into(&p))
 	if p.service.Path != "" || p.service.Listener != in.attach || p.control.Path != "" || p.control.Listener != in.control {
 		t.Errorf("service %+v, control %+v", p.service, p.control)
 	}

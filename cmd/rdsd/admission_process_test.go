@@ -31,9 +31,7 @@ func TestDaemonAllowsOnlyListedPeers(t *testing.T) {
 	file := filepath.Join(tmp, "rdsd.toml")
 	configure := func(list string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("listen = ['127.22.41.5']\nport = 17241\n[admission]\nallow = ["+list+"]\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("listen = ['127.22.41.5']\nport = 17241\n[admission]\nallow = ["+list+"]\n"), 0o600))
 	}
 	configure("'127.22.41.4', '127.22.42.0/24'")
 	d := daemonAt(t, "--config", file, "--socket", attach, "--control", ctl)
@@ -58,9 +56,7 @@ func TestDaemonAllowsOnlyListedPeers(t *testing.T) {
 	defer cancel()
 	exchange := func(text string) {
 		t.Helper()
-		if err := s.Send(ctx, to.LocalAddrPort(), []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Send(ctx, to.LocalAddrPort(), []byte(text)))
 		m, err := to.Recv(ctx)
 		if err != nil || string(m.Data) != text {
 			t.Fatalf("%q, %v, want %q", m.Data, err, text)

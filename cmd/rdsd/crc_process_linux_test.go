@@ -36,9 +36,7 @@ func TestCRCIsOnBetweenHosts(t *testing.T) {
 	s := bind(t, clientOf(t, attach), "10.99.0.1:4000")
 	for _, to := range []string{"10.99.0.2:4000", "10.99.0.3:4000"} {
 		o := rds.Outgoing{To: netip.MustParseAddrPort(to), Data: []byte("to a port of nobody"), Notify: true}
-		if err := s.SendMessage(ctx, &o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SendMessage(ctx, &o))
 		if m, err := s.Recv(ctx); err != nil || m.Status != rds.StatusRefused {
 			t.Fatalf("%v, %v", &m, err)
 		}

@@ -145,9 +145,7 @@ func TestDaemonWithoutService(t *testing.T) {
 	r := newRig()
 	r.daemon.service = nil
 	r.signals <- syscall.SIGTERM
-	if err := r.run(); err != nil {
-		t.Error(err)
-	}
+	must(t, r.run())
 	if want := []string{"close node", "close control"}; !reflect.DeepEqual(r.calls.list, want) {
 		t.Errorf("calls %q, want %q", r.calls.list, want)
 	}

@@ -45,9 +45,7 @@ func TestKilledDaemonOfAStoppedApplication(t *testing.T) {
 			number := uint64(0)
 			send := func() {
 				b := binary.BigEndian.AppendUint64(nil, number)
-				if err := from.sock.SendMessage(ctx, &rds.Outgoing{To: to.addr, Data: append(b, make([]byte, c.size-8)...), Notify: true, Token: number}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, from.sock.SendMessage(ctx, &rds.Outgoing{To: to.addr, Data: append(b, make([]byte, c.size-8)...), Notify: true, Token: number}))
 				number++
 			}
 			send()
@@ -80,9 +78,7 @@ func TestKilledDaemonOfAStoppedApplication(t *testing.T) {
 			for line := range strings.Lines(app.Stdout.String()) {
 				if text, ok := strings.CutPrefix(strings.TrimSpace(line), "number "); ok {
 					n, err := strconv.ParseUint(text, 10, 64)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					received[n]++
 				}
 			}

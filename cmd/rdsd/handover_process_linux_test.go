@@ -43,23 +43,17 @@ func newSteered(t *testing.T) *steered {
 	s.a.Run("ip", "route", "add", "10.200.0.0/20", "via", s.b.IP4.String())
 	fs := netlab.BPFFS(t)
 	for d := fs; len(d) > len(os.TempDir()); d = filepath.Dir(d) { // t.TempDir is root's alone
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(d, 0o755))
 	}
 	s.pins, s.tmp = filepath.Join(fs, "handover"), rdstest.Dir(t)
-	if err := os.Chmod(s.tmp, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(s.tmp, 0o777))
 	// The program is in a directory that is root's alone. Another process copies it: a process that
 	// this one starts meanwhile would inherit the descriptor, and the program could not be run (ETXTBSY).
 	if out, err := exec.Command("cp", bin.Path("rdsd"), filepath.Join(s.tmp, "rdsd")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: s.pins, Netns: s.b.Netns(), Owner: nobodyID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.Close()
 	return s
 }
@@ -122,13 +116,9 @@ func (s *steered) connects(to string, port int) (err error) {
 func sockets(t *testing.T, pid int) (descriptors, listening int) {
 	t.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(fds), strings.Count(string(table), " 00000000:0000 0A ")
 }
 
@@ -141,9 +131,7 @@ func TestDaemonHas4096AddressesWithOneListener(t *testing.T) {
 	d := s.ready(s.start("one", "10.200.0.0/20"))
 	descriptors, listening := sockets(t, d.PID())
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rss, _ := strings.Cut(string(status), "VmRSS:")
 	rss, _, _ = strings.Cut(rss, "\n")
 	t.Logf("ready after %v, %d descriptors, %d listening sockets, %s", time.Since(began).Round(time.Millisecond), descriptors, listening, strings.TrimSpace(rss))
@@ -283,9 +271,7 @@ func TestDaemonsShareOneRange(t *testing.T) {
 	s.ready(s.start("first", halves[0]...))
 	reached(true, true)
 	filter, err := ebpf.LoadAdmission(ebpf.AdmissionOptions{Deny: ebpf.Refuse, Netns: s.b.Netns(), Allow: []netip.Prefix{netip.MustParsePrefix("10.250.0.0/24")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer filter.Close()
 	reached(false, false)
 }
@@ -303,9 +289,7 @@ func TestDaemonWithoutHandover(t *testing.T) {
 	}
 	s.pins = pins
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: pins, Netns: s.b.Netns()}) // for root alone
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.Close()
 	d = s.start("stranger", "10.200.0.0/28")
 	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "not permitted: needs to be owner") {
@@ -333,9 +317,7 @@ func TestDaemonBesideAHandoverOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSteered(t)
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: s.pins, Netns: s.a.Netns(), Owner: nobodyID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.Close()
 	const why = "of another network namespace"
 	d := s.start("require", "10.200.0.0/28")
@@ -344,9 +326,7 @@ func TestDaemonBesideAHandoverOfAnotherNamespace(t *testing.T) {
 	}
 	for _, c := range []struct{ listen, ping string }{{"10.200.0.0/28", "10.200.0.15"}, {s.b.IP4.String(), s.b.IP4.String()}} {
 		file := filepath.Join(s.tmp, "auto.toml")
-		if err := os.WriteFile(file, []byte("[handover]\npins = '"+s.pins+"'\n[admission]\nkernel = 'off'\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("[handover]\npins = '"+s.pins+"'\n[admission]\nkernel = 'off'\n"), 0o644))
 		args := s.b.Args(bin.Path("rdsd"), "--config", file, "--listen", c.listen, "--socket", "none", "--control", "none")
 		auto := clitest.Start(t, args[0], args[1:]...)
 		if line := auto.Line(auto.Stderr, "hands no connections over"); !strings.Contains(line, why) {

@@ -47,9 +47,7 @@ func (f *filtered) configure(deny, kernel string, allow ...netip.Addr) {
 	}
 	text := fmt.Sprintf("listen = ['%v']\nsocket = 'none'\ncontrol = '%s'\n[admission]\nallow = [%s]\nkernel = '%s'\ndeny = '%s'\npins = '%s'\n",
 		f.host.IP4, f.ctl, strings.Join(list, ", "), kernel, deny, f.pins)
-	if err := os.WriteFile(f.file, []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, os.WriteFile(f.file, []byte(text), 0o600))
 }
 
 // rdsbpf runs rdsbpf on the host.
@@ -141,9 +139,7 @@ func TestKernelFilterKeepsStrangersFromTheDaemon(t *testing.T) {
 			var l net.Listener
 			var err error
 			f.host.Do(func() { l, err = net.Listen("tcp", fmt.Sprintf("%v:%d", f.host.IP4, rds.DefaultPort)) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer l.Close()
 			f.denied("without rdsd the stranger", deny, f.stranger, rds.DefaultPort)
 			f.reaches("without rdsd the peer", f.friend, rds.DefaultPort)
@@ -172,9 +168,7 @@ func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 	// A daemon of another network namespace sees the pins, and leaves them alone.
 	other := filepath.Join(rdstest.Dir(t), "other.toml")
 	text := fmt.Sprintf("listen = ['%v']\nsocket = 'none'\ncontrol = 'none'\n[admission]\npins = '%s'\n", f.friend.IP4, f.pins)
-	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(other, []byte(text), 0o600))
 	d = daemonOn(t, f.friend, "--config", other)
 	if line := d.Line(d.Stderr, "kernel filter not set"); !strings.Contains(line, "is of another network namespace") {
 		t.Error(line)

@@ -124,9 +124,7 @@ func TestFloodMakesASmallLog(t *testing.T) {
 func mute(t *testing.T, host, port, ctl, file string) (cmd *exec.Cmd, stderr *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Close()
 	t.Cleanup(func() { r.Close() })
 	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
@@ -137,9 +135,7 @@ func mute(t *testing.T, host, port, ctl, file string) (cmd *exec.Cmd, stderr *os
 	cmd = exec.CommandContext(ctx, bin.Path("rdsd"), "--config", file, "--listen", host, "--port", port, "--control", ctl, "--drain", "100ms")
 	cmd.Env = append(os.Environ(), "RDS_SOCKET=none")
 	cmd.Stderr = w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd, r
 }
@@ -162,9 +158,7 @@ func mistakes() string { return strings.Repeat("x", 60_000) + " = 1\n" }
 // end sends SIGTERM and wants status 0, in time.
 func end(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the daemon ends with %v", err)
 	}
@@ -184,9 +178,7 @@ func TestStalledReaderOfStandardError(t *testing.T) {
 		file := write(t, "")
 		cmd, stderr := mute(t, host, port, ctl, file)
 		ready(t, stderr)
-		if err := os.WriteFile(file, []byte(mistakes()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(mistakes()), 0o600))
 		rdstest.Eventually(t, "a line is dropped", func() bool {
 			must(t, cmd.Process.Signal(syscall.SIGHUP))
 			return counterOf(t, ctl, "log_dropped") > 0
@@ -228,9 +220,7 @@ func TestClosedStandardError(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("no line was refused")
 		}
-		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(syscall.SIGHUP))
 		if !answers(t, "17253", "127.222.47.4", "127.222.47.5") {
 			t.Fatal("a peer has no answer")
 		}

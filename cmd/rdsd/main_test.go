@@ -34,3 +34,11 @@ func TestMain(m *testing.M) {
 		listenInALoop(address)
 	}
 }
+
+// must ends a test with an error, unless that is nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}

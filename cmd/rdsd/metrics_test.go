@@ -5,12 +5,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -136,9 +139,7 @@ func TestMetrics(t *testing.T) {
 			names = append(names, strings.Fields(name)[0])
 		}
 	}
-	if err := testutil.CollectAndCompare(c, strings.NewReader(busyMetrics), names...); err != nil {
-		t.Error(err)
-	}
+	must(t, testutil.CollectAndCompare(c, strings.NewReader(busyMetrics), names...))
 }
 
 // The names follow the conventions of Prometheus, those of all counters of a
@@ -146,9 +147,7 @@ func TestMetrics(t *testing.T) {
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
 	n, err := rds.NewNode(rds.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer n.Close()
 	r := prometheus.NewPedanticRegistry()
 	if err := r.Register(newCollector(func() (rds.Info, error) {
@@ -159,9 +158,7 @@ func TestMetricsLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	problems, err := testutil.GatherAndLint(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
@@ -182,9 +179,7 @@ rds_application_sent_messages_total{command="oracle",uid="1001"} %d
 # TYPE rds_application_sessions gauge
 rds_application_sessions{command="oracle",uid="1001"} %d
 `, messages, sessions)
-		if err := testutil.CollectAndCompare(c, strings.NewReader(want), "rds_application_sent_messages_total", "rds_application_sessions"); err != nil {
-			t.Error(err)
-		}
+		must(t, testutil.CollectAndCompare(c, strings.NewReader(want), "rds_application_sent_messages_total", "rds_application_sessions"))
 	}
 	info.Sessions = info.Sessions[:2]
 	sent(15, 2)
@@ -229,5 +224,42 @@ func TestMetricsOfFailure(t *testing.T) {
 	r.MustRegister(c)
 	if _, err := r.Gather(); err == nil || !strings.Contains(err.Error(), "no snapshot today") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestTelemetryOfPeerGoesOnWhenOneConnectionEnds(t *testing.T) {
+	t.Parallel()
+	connection := func(port uint16, n uint64, inodeAndCookie ...uint64) ebpf.Connection {
+		id := append(inodeAndCookie, uint64(port), uint64(port))
+		h := ebpf.Histogram{Sum: time.Duration(n) * time.Millisecond, Count: n}
+		h.Buckets[19] = n
+		return ebpf.Connection{Local: netip.MustParseAddrPort("10.0.0.1:16385"), RTTs: h, Waits: h, Inode: id[0], Cookie: id[1],
+			Remote: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), port)}
+	}
+	m := &telemetryMetrics{}
+	for _, step := range []struct {
+		connections []ebpf.Connection
+		want        uint64
+	}{
+		{[]ebpf.Connection{connection(1, 10), connection(2, 5)}, 15},
+		{[]ebpf.Connection{connection(1, 12), connection(2, 5)}, 17},
+		{[]ebpf.Connection{connection(2, 6)}, 18},                   // one has ended
+		{[]ebpf.Connection{connection(2, 6), connection(3, 1)}, 19}, // one is new
+		{[]ebpf.Connection{connection(2, 2), connection(3, 1)}, 21}, // telemetry was loaded anew
+		{nil, 0},
+		{[]ebpf.Connection{connection(2, 2, 0, 5)}, 2},   // not accepted yet
+		{[]ebpf.Connection{connection(2, 7, 11, 5)}, 7},  // accepted
+		{[]ebpf.Connection{connection(2, 8, 0, 5)}, 8},   // closed, and sends what is left
+		{[]ebpf.Connection{connection(2, 9, 0, 6)}, 17},  // another one of the same ports, not accepted yet
+		{[]ebpf.Connection{connection(2, 9, 12, 6)}, 17}, // accepted
+	} {
+		m.update(step.connections)
+		var got, waits uint64
+		for _, p := range m.peers {
+			got, waits = p.rtts.Count, p.waits.Buckets[19]
+		}
+		if got != step.want || waits != step.want || len(m.peers) > 1 {
+			t.Errorf("%d peers, %d round trips, %d waits, want %d", len(m.peers), got, waits, step.want)
+		}
 	}
 }

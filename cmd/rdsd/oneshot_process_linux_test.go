@@ -46,20 +46,14 @@ func used(t *testing.T, pid int) (u footprint) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	fds, err := os.ReadDir(proc + "fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.descriptors = len(fds)
 	statm, err := os.ReadFile(proc + "statm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pages, _ := strconv.Atoi(strings.Fields(string(statm))[1])
 	u.memory = pages * os.Getpagesize()
 	stat, err := os.ReadFile(proc + "stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	for _, f := range fields[11:13] { // utime and stime, in 1/100 s
 		ticks, _ := strconv.Atoi(f)
@@ -133,9 +127,7 @@ func quiet(ctx context.Context, t *testing.T, ctl string) time.Duration {
 	start := time.Now()
 	for {
 		info, err := rds.FetchInfo(ctx, ctl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.Peers.Peers == 0 && info.Peers.Strangers == 0 && len(info.Connections) == 0 {
 			return time.Since(start)
 		}
@@ -162,9 +154,7 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	xrc, err := xrc.New(xrc.Options{Port: port ^ 1, Config: iwarp.Config{EventLoops: 1}, Generation: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer xrc.Close()
 	attack := oneShots{at: netip.MustParseAddr(address), port: port, xrc: xrc}
 	attack.from(ctx, 0, 400) // what is made once is there

@@ -15,9 +15,7 @@ import (
 func manual(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/OPERATIONS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -87,9 +85,7 @@ func TestManualHasEveryMetric(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(newCollector(constant(info)))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(families) < 20 {
 		t.Fatalf("%d metrics", len(families))
 	}

@@ -45,13 +45,9 @@ func TestApplicationAttaches(t *testing.T) {
 		t.Errorf("bound %v, %v: the port is another user's", s, err)
 	}
 	free, err := c.Bind(netip.AddrPortFrom(at, 4011))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	info, err := rds.FetchInfo(context.Background(), ctl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(info.Sessions) != 1 || info.Sessions[0].PID != os.Getpid() || info.Sessions[0].Sockets != 1 {
 		t.Errorf("sessions %+v", info.Sessions)
 	}
@@ -59,9 +55,7 @@ func TestApplicationAttaches(t *testing.T) {
 		t.Errorf("sockets %+v", info.Sockets)
 	}
 
-	if err := os.WriteFile(file, []byte(strings.Replace(text, "max = 1", "max = 2", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.Replace(text, "max = 1", "max = 2", 1)), 0o600))
 	d.Signal(syscall.SIGHUP)
 	d.Line(d.Stderr, `reloaded	{"changed": ["sessions.max", "ports"]}`)
 	if _, err := c.Bind(netip.AddrPortFrom(at, 4005)); err != nil {
@@ -91,9 +85,7 @@ func TestDaemonDrainsApplications(t *testing.T) {
 	from := bind(t, clientOf(t, attach), "127.22.9.5:4000")
 	const messages = 200
 	for range messages {
-		if err := from.Send(context.Background(), to.LocalAddrPort(), make([]byte, 1000)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, from.Send(context.Background(), to.LocalAddrPort(), make([]byte, 1000)))
 	}
 	d.Signal(syscall.SIGTERM)
 	if status := d.Wait(); status != 0 || strings.Contains(d.Stderr.String(), "unacknowledged") {

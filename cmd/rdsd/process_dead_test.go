@@ -26,16 +26,10 @@ func TestADeadPeerDoesNotStallAnApplication(t *testing.T) {
 	daemonAt(t, "--listen", "127.22.10.5", "--port", "17210", "--socket", here)
 	daemonAt(t, "--listen", "127.22.10.6", "--port", "17210", "--socket", there)
 	bind := func(path, at string, n int) (out []*rds.Socket) {
-		c, err := rds.Dial(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
+		c := clientOf(t, path)
 		for i := range n {
 			s, err := c.Bind(netip.AddrPortFrom(netip.MustParseAddr(at), uint16(4000+i)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s.SetLinger(0)
 			out = append(out, s)
 		}
@@ -54,9 +48,7 @@ func TestADeadPeerDoesNotStallAnApplication(t *testing.T) {
 	defer cancel()
 	for _, s := range socks { // those that are full of messages for the dead host, and one more
 		for _, size := range []int{10, 64 << 10, 1 << 20} {
-			if err := s.Send(ctx, up.LocalAddrPort(), make([]byte, size)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Send(ctx, up.LocalAddrPort(), make([]byte, size)))
 			m, err := up.Recv(ctx)
 			if err != nil || len(m.Data) != size || m.From != s.LocalAddrPort() {
 				t.Fatalf("%v from %v, %v", len(m.Data), m.From, err)

@@ -33,9 +33,7 @@ func terminate(t *testing.T, d *clitest.Process) {
 func counterOf(t *testing.T, ctl, name string) uint64 {
 	t.Helper()
 	info, err := rds.FetchInfo(context.Background(), ctl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range info.Counters {
 		if c.Name == name {
 			return c.Value

@@ -18,13 +18,6 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // metricsAt are the metrics of the daemon that shows them at an "IP:port".
 func metricsAt(t *testing.T, address string) string {
 	t.Helper()
@@ -40,9 +33,7 @@ func metricsAt(t *testing.T, address string) string {
 func clientOf(t *testing.T, path string) *rds.Client {
 	t.Helper()
 	c, err := rds.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -51,9 +42,7 @@ func clientOf(t *testing.T, path string) *rds.Client {
 func nodeOf(t *testing.T, cfg rds.Config) *rds.Node {
 	t.Helper()
 	n, err := rds.NewNode(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
@@ -62,9 +51,7 @@ func nodeOf(t *testing.T, cfg rds.Config) *rds.Node {
 func bind(t *testing.T, p rds.Provider, address string) *rds.Socket {
 	t.Helper()
 	s, err := p.Bind(netip.MustParseAddrPort(address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -73,9 +60,7 @@ func TestDaemonTellsSystemd(t *testing.T) {
 	clitest.NeedLoopback(t)
 	path := filepath.Join(rdstest.Dir(t), "n.sock")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	d := clitest.StartEnv(t, []string{"NOTIFY_SOCKET=" + path}, bin.Path("rdsd"), "--listen", "127.22.3.5", "--port", "17203", "--socket", "none", "--control", "none")
 	b := make([]byte, 256)
@@ -107,9 +92,7 @@ func TestDaemonCannotStart(t *testing.T) {
 	file := write(t, "lissten = []\n")
 	several := write(t, "lissten = []\nnpaths = '8'\n[tcp]\nbuffers = 1\nsilence = '10ms'\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	group := write(t, "listen = ['127.22.4.6']\ncontrol_group = 'no-such-group'\n")
 	for _, c := range []struct {

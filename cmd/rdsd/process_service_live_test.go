@@ -47,9 +47,7 @@ func TestDaemonShowsProfilesAndMetrics(t *testing.T) {
 		{http.DefaultClient, "http://" + addr + "/debug/pprof/", 404, "not found"},
 	} {
 		res, err := c.client.Get(c.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != c.status || !strings.Contains(string(body), c.want) {
@@ -69,15 +67,11 @@ func TestDaemonInheritsSockets(t *testing.T) {
 	listen := func(network, name string) (string, *os.File) {
 		path := filepath.Join(tmp, name)
 		l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l.SetUnlinkOnClose(false)
 		defer l.Close()
 		f, err := l.File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return path, f
 	}
 	ctl, ctlFile := listen("unix", "ctl")
@@ -91,12 +85,8 @@ func TestDaemonInheritsSockets(t *testing.T) {
 	cmd.Env = append(os.Environ(), "LISTEN_FDS=2", "LISTEN_FDNAMES=control:attach")
 	cmd.ExtraFiles = []*os.File{ctlFile, attachFile}
 	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	var seen strings.Builder
 	b := make([]byte, 4096)
 	for !strings.Contains(seen.String(), "ready") {
@@ -116,9 +106,7 @@ func TestDaemonInheritsSockets(t *testing.T) {
 		t.Errorf("control socket: %+v, %v", info, err)
 	}
 	clientOf(t, attach)
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	rest, _ := io.ReadAll(log)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, rest)

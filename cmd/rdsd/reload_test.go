@@ -29,9 +29,7 @@ func (r *rig) reloaded(t *testing.T, text string) {
 	}
 	r.signals <- syscall.SIGHUP
 	r.signals <- syscall.SIGTERM
-	if err := r.run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.run())
 }
 
 // keys are those in a field of the first line with a message.
@@ -152,9 +150,7 @@ func TestReloadWithoutFile(t *testing.T) {
 	r := newRig()
 	r.signals <- syscall.SIGHUP
 	r.signals <- syscall.SIGTERM
-	if err := r.run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.run())
 	r.wantLog(t, "nothing to reload: no configuration file", "stopping", "stopped")
 	if len(r.told) != 4 || r.told[2] != "READY=1" {
 		t.Errorf("told %q", r.told)

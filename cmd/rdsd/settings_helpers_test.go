@@ -9,8 +9,21 @@ import (
 func write(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rdsd.toml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
+
+// serving is a plan with these settings.
+func serving(t *testing.T, text string) plan {
+	t.Helper()
+	s := defaults()
+	s.Control, s.Socket = "/run/c.sock", "/run/a.sock"
+	must(t, s.load(write(t, "listen = ['10.0.0.1']\n"+text)))
+	p, err := s.plan()
+	must(t, err)
+	return p
+}
+
+const unitDir = "../../dist/systemd"
+
+const tmpfile = "../../dist/tmpfiles.d/rds.conf"

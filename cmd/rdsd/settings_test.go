@@ -4,9 +4,12 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"net/netip"
 	"os"
+	"os/user"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,22 +27,16 @@ func TestExampleIsTheDefaults(t *testing.T) {
 	t.Setenv("RDS_CONTROL", "/run/rdsd.sock") // depends on who runs this
 	t.Setenv("RDS_SOCKET", "/run/rds/rds.sock")
 	var got settings
-	if err := got.load("rdsd.toml"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, got.load("rdsd.toml"))
 	want := defaults()
 	want.Listen = []string{}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	text, err := os.ReadFile("rdsd.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var keys map[string]any
-	if err := toml.Unmarshal(text, &keys); err != nil {
-		t.Fatal(err)
-	}
+	must(t, toml.Unmarshal(text, &keys))
 	keys["ports"] = nil // there are none by default; the comment has them
 	missing(t, reflect.TypeFor[settings](), keys, "")
 }
@@ -48,18 +45,14 @@ func TestExampleIsTheDefaults(t *testing.T) {
 func TestExampleOfPorts(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("rdsd.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, ok := strings.Cut(string(text), "#   [[ports]]\n")
 	if !ok {
 		t.Fatal("no rules for ports in the example")
 	}
 	rule, _, _ := strings.Cut(rest, "\n\n")
 	var got settings
-	if err := got.load(write(t, "[[ports]]\n"+strings.ReplaceAll(rule, "#   ", ""))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, got.load(write(t, "[[ports]]\n"+strings.ReplaceAll(rule, "#   ", ""))))
 	want := []portsSettings{{Range: "4000-4999", Users: []word{"oracle", "1001"}, Groups: []word{"dba"}}}
 	if !reflect.DeepEqual(got.Ports, want) {
 		t.Errorf("got %+v, want %+v", got.Ports, want)
@@ -88,9 +81,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	s := defaults()
 	s.Listen = []string{"10.0.0.1", "2001:db8::1"}
 	got, err := s.plan()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := plan{
 		node: rds.Config{
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
@@ -276,9 +267,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 func TestBadDurations(t *testing.T) {
 	t.Parallel()
 	s := defaults()
-	if err := s.load(write(t, "listen = ['10.0.0.1']\ndrain = 5\nreconnect_max = 'soon'\nnpaths = 2\n")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.load(write(t, "listen = ['10.0.0.1']\ndrain = 5\nreconnect_max = 'soon'\nnpaths = 2\n")))
 	_, err := s.plan()
 	const want = "npaths: 2 is neither 1 nor 8\ndrain: \"5\" is not a duration such as 1m30s\nreconnect_max: \"soon\" is not a duration such as 1m30s"
 	if err == nil || err.Error() != want {
@@ -352,5 +341,84 @@ func TestMemorySettings(t *testing.T) {
 	}
 	if !reflect.DeepEqual(p.node.Memory, want) {
 		t.Errorf("got %+v, want %+v", p.node.Memory, want)
+	}
+}
+
+// Numbers may be written as numbers or as strings, names as names.
+func TestPortRules(t *testing.T) {
+	t.Parallel()
+	me, err := user.Current()
+	must(t, err)
+	p := serving(t, `
+[[ports]]
+range = "4000-4999"
+users = [1001, "1002"]
+groups = ["1003", 4]
+[[ports]]
+range = 4000
+users = ["`+me.Username+`"]
+[[ports]]
+range = "1 - 65535"
+groups = [0]
+`)
+	uid, err := userID(me.Username)
+	if err != nil || uid != me.Uid {
+		t.Fatalf("%s is %s, %v; want %s", me.Username, uid, err, me.Uid)
+	}
+	var c checks
+	want := []rds.PortRule{
+		{First: 4000, Last: 4999, UIDs: []uint32{1001, 1002}, GIDs: []uint32{1003, 4}},
+		{First: 4000, Last: 4000, UIDs: []uint32{c.account("", "user", word(me.Uid), userID)}},
+		{First: 1, Last: 65535, GIDs: []uint32{0}},
+	}
+	if !reflect.DeepEqual(p.service.Ports, want) {
+		t.Errorf("got %+v, want %+v", p.service.Ports, want)
+	}
+}
+
+func TestModes(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "socket_mode = \"0o600\"\ncontrol_mode = 644\ncontrol_group = 1234\n")
+	if p.service.Mode != fs.FileMode(0o600) || p.control.Mode != fs.FileMode(0o644) || p.control.Group != 1234 {
+		t.Errorf("modes %v and %v, group %d", p.service.Mode, p.control.Mode, p.control.Group)
+	}
+}
+
+func TestNoSockets(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "socket = \"none\"\ncontrol = \"none\"\n")
+	if p.service.Path != "" || p.control.Path != "" {
+		t.Errorf("paths %q and %q", p.service.Path, p.control.Path)
+	}
+}
+
+// Profiles are there when asked for, and only then.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	if p := serving(t, ""); p.control.Extra != nil {
+		t.Error("profiles although nobody asked")
+	}
+	if p := serving(t, "pprof = true\n"); p.control.Extra[profilePath] == nil {
+		t.Error("no profiles")
+	}
+}
+
+// The configuration in docs/SECURITY.md is one: rdsd listens on the tunnel's address and has
+// connections with the tunnel's network alone.
+func TestExampleOfSecurity(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/SECURITY.md")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(page), "```toml\n")
+	text, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("no configuration in docs/SECURITY.md")
+	}
+	s := defaults()
+	must(t, s.load(write(t, text)))
+	p, err := s.plan()
+	must(t, err)
+	if !slices.Equal(p.node.Addresses, []netip.Addr{netip.MustParseAddr("10.77.0.1")}) || !slices.Equal(p.node.Admission.Allow, []netip.Prefix{netip.MustParsePrefix("10.77.0.0/24")}) {
+		t.Errorf("%v, %v", p.node.Addresses, p.node.Admission)
 	}
 }

@@ -61,9 +61,7 @@ func TestDroppedMessagesCountOnce(t *testing.T) {
 	r := newRig()
 	r.service.drained, r.node.err = errDropped, errDropped
 	r.signals <- syscall.SIGTERM
-	if err := r.run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.run())
 	last := r.logs.All()[r.logs.Len()-1]
 	if m := last.ContextMap(); m["messages"] != int64(3) || m["bytes"] != int64(100) {
 		t.Errorf("left: %v", m)

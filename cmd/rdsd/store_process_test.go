@@ -38,9 +38,7 @@ func newManager(t *testing.T, dir string) *manager {
 	t.Helper()
 	m := &manager{T: t, path: filepath.Join(dir, "notify"), news: make(chan struct{})}
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -138,19 +136,13 @@ func TestRestartWithDescriptorStore(t *testing.T) {
 	d := m.start(args...)
 	sock := bind(t, clientOf(t, path), addr.String())
 	memory, err := sock.AllocMemory(4096)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cookie, err := sock.GetMR(memory.B, rds.MRReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	out, err := other.operator.AllocMemory(8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for round := range 4 {
 		copy(out.B, fmt.Sprintf("round %02d", round))
 		if err := other.operator.SendMessage(ctx, &rds.Outgoing{

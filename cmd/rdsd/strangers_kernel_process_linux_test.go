@@ -38,9 +38,7 @@ func TestKernelKeepsStrangersFromTheDaemon(t *testing.T) {
 			d := daemonOn(t, here, "--listen", here.IP4.String(), "--control", ctl, "--allow", there.IP4.String())
 			d.Line(d.Stderr, "ready")
 			a, err := ebpf.LoadAdmission(ebpf.AdmissionOptions{Deny: deny, Netns: here.Netns(), Allow: []netip.Prefix{netip.PrefixFrom(there.IP4, 32)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer a.Close()
 			begin := time.Now()
 			there.Do(func() { knock(t, count, netip.MustParseAddr("10.99.0.66"), here.IP4) })
@@ -59,9 +57,7 @@ func TestKernelKeepsStrangersFromTheDaemon(t *testing.T) {
 			}
 			t.Logf("%d connects in %v; %d refused", count, took, s.Refused)
 			// Without the filter the daemon sees strangers.
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, a.Close())
 			var c net.Conn
 			there.Do(func() {
 				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 99, 0, 66)}, Timeout: 10 * time.Second}

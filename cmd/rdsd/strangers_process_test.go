@@ -86,9 +86,7 @@ func TestHalfOpenSetUpsStarveNobody(t *testing.T) {
 	d.Line(d.Stderr, "ready")
 	descriptors := func() int {
 		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.PID()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(fds)
 	}
 	base, most := descriptors(), 0

@@ -12,6 +12,8 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds"
 )
 
 // deathRelay is between a daemon and its successor, at the path where successors ask. It
@@ -40,9 +42,7 @@ const (
 func relayAt(t *testing.T, s *side, point deathPoint) *deathRelay {
 	t.Helper()
 	r := &deathRelay{T: t, path: takeoverPath(s.path, ""), point: point, done: make(chan struct{})}
-	if err := os.Rename(r.path, r.real()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(r.path, r.real()))
 	var err error
 	if r.l, err = net.ListenUnix(ipc.Network, &net.UnixAddr{Name: r.path, Net: ipc.Network}); err != nil {
 		t.Fatal(err)
@@ -143,28 +143,25 @@ func (r *deathRelay) run(daemon *clitest.Process) {
 // applications keep their sessions, and a later takeover succeeds.
 func TestPredecessorDies(t *testing.T) {
 	t.Parallel()
-	for _, wire := range []string{"xrc", "tcp"} {
-		t.Run(wire, func(t *testing.T) {
-			t.Parallel()
-			u := upgradesOf(t, wire)
-			u.load()
-			u.connecting(u.sides[0])
-			u.traffic()
-			for i, point := range []deathPoint{diesPassed, diesReady, diesGo} {
-				s := u.sides[i%2]
-				was, relay := s.daemon, relayAt(t, s, point)
-				u.startWith(s, "--takeover")
-				relay.restore()
-				if status := was.Wait(); status != -1 {
-					t.Errorf("point %d: the predecessor's status is %d", point, status)
-				}
-				u.traffic()
+	rdstest.EachWire(t, func(t *testing.T, wire rds.Wire) {
+		u := upgradesOf(t, string(wire))
+		u.load()
+		u.connecting(u.sides[0])
+		u.traffic()
+		for i, point := range []deathPoint{diesPassed, diesReady, diesGo} {
+			s := u.sides[i%2]
+			was, relay := s.daemon, relayAt(t, s, point)
+			u.startWith(s, "--takeover")
+			relay.restore()
+			if status := was.Wait(); status != -1 {
+				t.Errorf("point %d: the predecessor's status is %d", point, status)
 			}
-			u.upgrade(u.sides[0])
-			u.upgrade(u.sides[1])
-			u.judge()
-		})
-	}
+			u.traffic()
+		}
+		u.upgrade(u.sides[0])
+		u.upgrade(u.sides[1])
+		u.judge()
+	})
 }
 
 // Where no daemon is left, because the old one is killed before it has passed anything on, or

@@ -31,42 +31,37 @@ func (u *upgrades) place(s *side) place {
 func TestFailedTakeovers(t *testing.T) {
 	t.Parallel()
 	points := []string{failsAsked, failsState, failsMade, failsReady, failsGo, failsError, hangsState, hangsGo}
-	for _, wire := range []string{"xrc", "tcp"} {
-		t.Run(wire, func(t *testing.T) {
-			t.Parallel()
-			u := upgradesOf(t, wire)
-			u.load()
-			u.connecting(u.sides[0])
-			u.traffic()
-			for i, point := range points {
-				s := u.sides[i%2]
-				if wire == "tcp" && (point == hangsState || point == hangsGo) {
-					continue // takes seconds
-				}
-				b, err := json.Marshal(failing{point, takeoverPath(s.path, ""), u.place(s)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				failed := clitest.StartEnv(t, []string{successorEnv + "=" + string(b)}, os.Args[0], "-test.run=^$")
-				s.daemon.Line(s.daemon.Stderr, "takeover begins")
-				line := s.daemon.Line(s.daemon.Stderr, "takeover failed, this daemon goes on")
-				if point == failsError && !strings.Contains(line, "no memory") {
-					t.Errorf("%s: %s", point, line)
-				}
-				u.traffic()
-				if point == hangsState {
-					failed.Signal(syscall.SIGKILL)
-				}
-				failed.Wait()
-				if s := failed.Stderr.String(); s != "" {
-					t.Errorf("%s: %s", point, s)
-				}
+	rdstest.EachWire(t, func(t *testing.T, wire rds.Wire) {
+		u := upgradesOf(t, string(wire))
+		u.load()
+		u.connecting(u.sides[0])
+		u.traffic()
+		for i, point := range points {
+			s := u.sides[i%2]
+			if wire == "tcp" && (point == hangsState || point == hangsGo) {
+				continue // takes seconds
 			}
-			u.upgrade(u.sides[0])
-			u.upgrade(u.sides[1])
-			u.judge()
-		})
-	}
+			b, err := json.Marshal(failing{point, takeoverPath(s.path, ""), u.place(s)})
+			must(t, err)
+			failed := clitest.StartEnv(t, []string{successorEnv + "=" + string(b)}, os.Args[0], "-test.run=^$")
+			s.daemon.Line(s.daemon.Stderr, "takeover begins")
+			line := s.daemon.Line(s.daemon.Stderr, "takeover failed, this daemon goes on")
+			if point == failsError && !strings.Contains(line, "no memory") {
+				t.Errorf("%s: %s", point, line)
+			}
+			u.traffic()
+			if point == hangsState {
+				failed.Signal(syscall.SIGKILL)
+			}
+			failed.Wait()
+			if s := failed.Stderr.String(); s != "" {
+				t.Errorf("%s: %s", point, s)
+			}
+		}
+		u.upgrade(u.sides[0])
+		u.upgrade(u.sides[1])
+		u.judge()
+	})
 }
 
 // A successor of another version, with other settings or without the right to is refused,
@@ -83,9 +78,7 @@ func TestRefusedTakeovers(t *testing.T) {
 		"another version of the state":    {Version: takeoverVersion, Legacy: rds.LegacyVersion + 1, Place: u.place(s)},
 	} {
 		c, err := ipc.Dial(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var answer takeoverAnswer
 		if err = c.Send(&q); err == nil {
 			err = c.Receive(&answer)
@@ -120,17 +113,11 @@ func TestRefusedTakeovers(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	if os.Geteuid() == 0 { // the mode of the file is not the only bar
-		if err := os.Chmod(path, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(u.dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, 0o666))
+		must(t, os.Chmod(u.dir, 0o755))
 		cmd := exec.Command(bin.Path("rdsd"), args(here)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		if err := os.Chmod(filepath.Dir(bin.Path("rdsd")), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Dir(bin.Path("rdsd")), 0o755))
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "user 65534 may not take over from user 0") {
 			t.Errorf("another user: %v: %s", err, out)
@@ -151,22 +138,16 @@ func TestUpgradeBySignal(t *testing.T) {
 	clitest.NeedLoopback(t)
 	tmp := rdstest.Dir(t)
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(tmp, "n.sock"), Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	socket := filepath.Join(tmp, "a.sock")
 	log, err := os.Create(filepath.Join(tmp, "log")) // not a pipe, which the successors would keep open
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer log.Close()
 	d := exec.Command(bin.Path("rdsd"), "--listen", "127.22.62.5", "--port", "17262", "--socket", socket,
 		"--control", filepath.Join(tmp, "c.sock"), "--metrics", "127.22.62.5:17269")
 	d.Env, d.Stderr = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(tmp, "n.sock")), log
-	if err := d.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Start())
 	defer func() { _ = d.Process.Kill() }()
 	hear := func(want string) string {
 		t.Helper()
@@ -187,9 +168,7 @@ func TestUpgradeBySignal(t *testing.T) {
 	clientOf(t, socket)
 	pid := d.Process.Pid
 	for range 2 {
-		if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(pid, syscall.SIGUSR2))
 		if _, err := fmt.Sscanf(hear("MAINPID="), "MAINPID=%d", &pid); err != nil || pid == 0 {
 			t.Fatal(err)
 		}
@@ -203,13 +182,9 @@ func TestUpgradeBySignal(t *testing.T) {
 		return err == nil && len(info.Sessions) == 1 && info.Sessions[0].PID == os.Getpid()
 	})
 	scrape, err := net.Dial("tcp", "127.22.62.5:17269")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	scrape.Close()
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, syscall.SIGTERM))
 	for _, name := range []string{"a.sock", "c.sock", "a.takeover"} {
 		rdstest.Eventually(t, name+" is removed", func() bool { _, err := os.Lstat(filepath.Join(tmp, name)); return err != nil })
 	}

@@ -25,17 +25,13 @@ func scrape(t *testing.T, h *netlab.Host, address string) string {
 	var c net.Conn
 	var err error
 	h.Do(func() { c, err = net.Dial("tcp", address) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.0\r\n\r\n", metricsPath); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(answer)
 }
 
@@ -65,9 +61,7 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 		if i == 1 {
 			text += "[telemetry]\nkernel = 'off'\n"
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		args := h.Args("unshare", "--mount", "sh", "-c", `mount -o remount,bind,ro "$0" && exec "$@"`, mount,
 			"setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all", "--no-new-privs", bin.Path("rdsd"), "--config", file)
 		daemons[i] = clitest.StartEnv(t, []string{"RDS_SOCKET=" + attach, "RDS_CONTROL=none"}, args[0], args[1:]...)
@@ -80,9 +74,7 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 	exchange := func() {
 		for range 100 {
 			for i, s := range sockets {
-				if err := s.Send(t.Context(), sockets[1-i].LocalAddrPort(), []byte("hello")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Send(t.Context(), sockets[1-i].LocalAddrPort(), []byte("hello")))
 				if _, _, err := sockets[1-i].ReadMessage(nil, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -113,9 +105,7 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 	if got := scrape(t, hosts[1], metrics); strings.Contains(got, "rds_kernel_") {
 		t.Errorf("telemetry is off, and shown:\n%s", got)
 	}
-	if err := ebpf.UnloadTelemetry(pins); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ebpf.UnloadTelemetry(pins))
 	if got := scrape(t, hosts[0], metrics); strings.Contains(got, "rds_kernel_") || !strings.Contains(got, "rds_peers") {
 		t.Errorf("telemetry is unloaded:\n%s", got)
 	}

@@ -23,17 +23,13 @@ func TestSystemdMakesTheDirectory(t *testing.T) {
 		t.Skip("needs root, to make a directory that root owns")
 	}
 	file, err := filepath.Abs(tmpfile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := t.TempDir()
 	if out, err := exec.Command(tool, "--create", "--root="+root, file).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	fi, err := os.Stat(filepath.Join(root, "run/rds"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if st := fi.Sys().(*syscall.Stat_t); fi.Mode() != fs.ModeDir|0o755 || st.Uid != 0 || st.Gid != 0 {
 		t.Errorf("%v of %d:%d", fi.Mode(), st.Uid, st.Gid)
 	}
@@ -50,15 +46,11 @@ func TestSystemdVerifiesUnits(t *testing.T) {
 	var files []string
 	for _, name := range []string{"rdsd.service", "rdsd.socket"} {
 		text, err := os.ReadFile(filepath.Join(unitDir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// The binaries are where this test has built it.
 		at := strings.NewReplacer("/usr/local/bin/rdsd", bin.Path("rdsd"), "/usr/local/bin/rdsbpf", bin.Path("rdsbpf")).Replace(string(text))
 		file := filepath.Join(tmp, name)
-		if err := os.WriteFile(file, []byte(at), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(at), 0o644))
 		files = append(files, file)
 	}
 	verify := func(files ...string) (string, error) {
@@ -70,9 +62,7 @@ func TestSystemdVerifiesUnits(t *testing.T) {
 	}
 	// And would find something.
 	bad := filepath.Join(tmp, "bad.service")
-	if err := os.WriteFile(bad, []byte("[Service]\nType=notfy\nExecStart="+bin.Path("rdsd")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(bad, []byte("[Service]\nType=notfy\nExecStart="+bin.Path("rdsd")+"\n"), 0o644))
 	if out, err := verify(bad); err == nil && out == "" {
 		t.Error("a unit with a mistake passes")
 	}

@@ -21,14 +21,10 @@ import (
 func options(t *testing.T, name string) map[string][]string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(unitDir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	opts, err := unit.DeserializeOptions(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m := make(map[string][]string)
 	for _, o := range opts {
 		key := o.Section + "." + o.Name
@@ -96,9 +92,7 @@ func TestTmpfile(t *testing.T) {
 	t.Setenv("RDS_SOCKET", "")
 	t.Setenv("RDS_RUNTIME_DIR", "")
 	text, err := os.ReadFile(tmpfile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	service, socket := options(t, "rdsd.service"), options(t, "rdsd.socket")
 	one := func(o map[string][]string, key, otherwise string) string {
 		return cmp.Or(strings.Join(o[key], " "), otherwise)

@@ -19,25 +19,15 @@ func TestUpgradeEndsObjects(t *testing.T) {
 	equip := func() (*xrc.Session, *xrc.CQ, *xrc.SRQ) {
 		t.Helper()
 		s, err := c.XRC(u.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dom, err := s.OpenDomain(nil, os.O_CREATE)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pd, err := s.AllocPD()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cq, err := s.CreateCQ(16)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		srq, err := s.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return s, cq, srq
 	}
 	for range 2 {
@@ -53,11 +43,7 @@ func TestUpgradeEndsObjects(t *testing.T) {
 				events <- heard{e, err}
 			}
 		}()
-		was := u.sides[0].daemon
-		u.startWith(u.sides[0], "--takeover")
-		if status := was.Wait(); status != 0 {
-			t.Fatalf("status %d: %s", status, was.Stderr)
-		}
+		u.takeOver(u.sides[0])
 		want := map[objects.Ref]bool{cq.Ref(): true, srq.Ref(): true}
 		for len(want) > 0 {
 			h := <-events
@@ -72,9 +58,7 @@ func TestUpgradeEndsObjects(t *testing.T) {
 		if _, err := s.AllocPD(); err == nil {
 			t.Error("a protection domain of a daemon that has gone")
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, s.Close())
 	}
 	if _, err := c.Info(); err != nil {
 		t.Error(err)

@@ -81,11 +81,7 @@ func TestUpgradeWithWaitingOperations(t *testing.T) {
 	}
 	rdstest.Eventually(t, "all messages in the daemon", func() bool { return len(rdstest.Report(t, u.ends[0].client).SendQueue) == 3*n })
 	for range 3 {
-		was := u.sides[0].daemon
-		u.startWith(u.sides[0], "--takeover")
-		if status := was.Wait(); status != 0 {
-			t.Fatalf("status %d: %s", status, was.Stderr)
-		}
+		u.takeOver(u.sides[0])
 	}
 	node.Return()
 	for i := range n {
@@ -117,29 +113,26 @@ func TestUpgradeWithWaitingOperations(t *testing.T) {
 // of them the other one is away for a while.
 func TestUpgradesOfBothSides(t *testing.T) {
 	t.Parallel()
-	for _, wire := range []string{"xrc", "tcp"} {
-		t.Run(wire, func(t *testing.T) {
-			t.Parallel()
-			u := upgradesOf(t, wire)
-			u.load()
-			u.traffic()
-			for range upgradeTimes() {
-				var was, next [2]*clitest.Process
-				for i, s := range u.sides {
-					was[i] = s.daemon
-					next[i] = clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), append(u.args(s), "--takeover")...)
-				}
-				for i, s := range u.sides {
-					next[i].Line(next[i].Stderr, "ready")
-					if status := was[i].Wait(); status != 0 {
-						t.Fatalf("the predecessor's status is %d: %s", status, was[i].Stderr)
-					}
-					u.sameGeneration(was[i])
-					s.daemon = next[i]
-				}
-				u.traffic()
+	rdstest.EachWire(t, func(t *testing.T, wire rds.Wire) {
+		u := upgradesOf(t, string(wire))
+		u.load()
+		u.traffic()
+		for range upgradeTimes() {
+			var was, next [2]*clitest.Process
+			for i, s := range u.sides {
+				was[i] = s.daemon
+				next[i] = clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), append(u.args(s), "--takeover")...)
 			}
-			u.judge()
-		})
-	}
+			for i, s := range u.sides {
+				next[i].Line(next[i].Stderr, "ready")
+				if status := was[i].Wait(); status != 0 {
+					t.Fatalf("the predecessor's status is %d: %s", status, was[i].Stderr)
+				}
+				u.sameGeneration(was[i])
+				s.daemon = next[i]
+			}
+			u.traffic()
+		}
+		u.judge()
+	})
 }

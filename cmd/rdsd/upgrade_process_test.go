@@ -87,16 +87,12 @@ func (e *loadEnd) attach(here, there *side) {
 	t := e.u.T
 	t.Helper()
 	c, err := rds.NewClient(rds.ClientConfig{Path: here.path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	e.client, e.to = c, there.addr
 	bind := func(port uint16) *rds.Socket {
 		s, err := c.Bind(netip.AddrPortFrom(here.addr.Addr(), port))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.SetLinger(0)
 		return s
 	}
@@ -456,25 +452,22 @@ func upgradeTimes() int {
 // cookies from before the first upgrade are good after the last.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
-	for _, wire := range []string{"xrc", "tcp"} {
-		t.Run(wire, func(t *testing.T) {
-			t.Parallel()
-			u := upgradesOf(t, wire)
-			u.load()
-			tries := [2]*atomic.Int64{u.connecting(u.sides[0]), u.connecting(u.sides[1])}
-			u.traffic()
-			var pauses []time.Duration
-			for i := range upgradeTimes() {
-				pauses = append(pauses, u.upgrade(u.sides[i%2]))
+	rdstest.EachWire(t, func(t *testing.T, wire rds.Wire) {
+		u := upgradesOf(t, string(wire))
+		u.load()
+		tries := [2]*atomic.Int64{u.connecting(u.sides[0]), u.connecting(u.sides[1])}
+		u.traffic()
+		var pauses []time.Duration
+		for i := range upgradeTimes() {
+			pauses = append(pauses, u.upgrade(u.sides[i%2]))
+		}
+		u.judge()
+		slices.Sort(pauses)
+		t.Logf("%d upgrades, pause of at most %v, median %v; %d and %d connects", len(pauses), pauses[len(pauses)-1], pauses[len(pauses)/2], tries[0].Load(), tries[1].Load())
+		for i := range tries {
+			if tries[i].Load() == 0 {
+				t.Errorf("nobody connected to side %d", i)
 			}
-			u.judge()
-			slices.Sort(pauses)
-			t.Logf("%d upgrades, pause of at most %v, median %v; %d and %d connects", len(pauses), pauses[len(pauses)-1], pauses[len(pauses)/2], tries[0].Load(), tries[1].Load())
-			for i := range tries {
-				if tries[i].Load() == 0 {
-					t.Errorf("nobody connected to side %d", i)
-				}
-			}
-		})
-	}
+		}
+	})
 }

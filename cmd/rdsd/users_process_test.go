@@ -32,9 +32,7 @@ func needRoot(t *testing.T) {
 func usersOf(t *testing.T, ctl string) []rds.UserInfo {
 	t.Helper()
 	info, err := rds.FetchInfo(context.Background(), ctl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info.Users
 }
 
@@ -45,9 +43,7 @@ func TestGreedyUsers(t *testing.T) {
 	clitest.NeedLoopback(t)
 	needRoot(t)
 	tmp := rdstest.Dir(t)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(tmp, 0o755))
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
 	text := "listen = ['127.22.61.5']\nport = 17261\nwire = 'tcp'\n[users]\npeers = 6\nsockets = 5\n"
 	file := write(t, text)
@@ -64,9 +60,7 @@ func TestGreedyUsers(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	if err := os.WriteFile(file, []byte(strings.Replace(text, "peers = 6", "peers = 7", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(strings.Replace(text, "peers = 6", "peers = 7", 1)), 0o600))
 	d.Signal(syscall.SIGHUP)
 	d.Line(d.Stderr, `reloaded	{"changed": ["users.peers"]}`)
 	third := clitest.StartAs(t, as(12003), []string{greedyEnv + "=" + attach + " 127.22.61.5 127.22.34.1"}, "/proc/self/exe")
@@ -90,18 +84,14 @@ func TestHalfAttachments(t *testing.T) {
 	clitest.NeedLoopback(t)
 	needRoot(t)
 	tmp := rdstest.Dir(t)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(tmp, 0o755))
 	attach := filepath.Join(tmp, "a.sock")
 	daemonAt(t, "--listen", "127.22.35.5", "--port", "17235", "--socket", attach)
 	p := clitest.StartAs(t, as(12001), []string{halfEnv + "=" + attach}, "/proc/self/exe")
 	p.Line(p.Stdout, "held")
 	for range 5 {
 		c, err := rds.Dial(attach)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.Close()
 	}
 }

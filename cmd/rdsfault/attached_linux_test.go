@@ -17,6 +17,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // info is what the kernel has counted for a connection.
@@ -67,9 +68,7 @@ func TestDropLosesItsCountAndNoMore(t *testing.T) {
 			to, err = l.Accept()
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer to.Close()
 	lost := func() int { return int(info(t, from).Segs_out) - int(info(t, to).Segs_in) }
 	before := lost()
@@ -130,9 +129,7 @@ func TestAbortOneAtATimeEndsByCount(t *testing.T) {
 func TestCapabilitiesThatAreMissingAreNamed(t *testing.T) {
 	t.Parallel()
 	h, _ := netlab.Pair(t)
-	if err := os.Chmod(string(bin), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.Chmod(string(bin), 0o755))
 	const packets, abort = "faults by tcx: not permitted: needs CAP_BPF and CAP_NET_ADMIN", "abort by SOCK_DESTROY: not permitted: needs CAP_NET_ADMIN"
 	const other = ", and CAP_SYS_ADMIN for another network namespace"
 	for _, c := range []struct {

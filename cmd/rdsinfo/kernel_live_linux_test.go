@@ -19,6 +19,7 @@ import (
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -34,9 +35,7 @@ func pair(t *testing.T) (hosts [2]*netlab.Host, daemons [2]*clitest.Process) {
 		daemons[i] = clitest.StartEnv(t, []string{"RDS_SOCKET=" + attach, "RDS_CONTROL=none"}, args[0], args[1:]...)
 		daemons[i].Line(daemons[i].Stderr, "ready")
 		c, err := rds.Dial(attach)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		t.Cleanup(func() { c.Close() })
 		if sockets[i], err = c.Bind(netip.AddrPortFrom(h.IP4, 4000)); err != nil {
 			t.Fatal(err)
@@ -83,9 +82,7 @@ func ofHost(t *testing.T, stdout string, h *netlab.Host) []report.KernelConnecti
 		t.Fatalf("%v: %s", err, stdout)
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(h.Netns(), &st); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, unix.Stat(h.Netns(), &st))
 	var out []report.KernelConnection
 	for _, c := range k.Connections {
 		if uint64(c.Netns) == st.Ino {
@@ -126,12 +123,8 @@ func TestKernelReportOfTwoDaemons(t *testing.T) {
 	check(stdout)
 
 	tel, err := ebpf.LoadTelemetry(ebpf.TelemetryOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tel.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
+	rdstest.Must(t, tel.Close())
 	netlab.Until(t, "there are round trips and waits", func() bool {
 		status, stdout, stderr = info(t, "--kernel", "--pins", dir, "--json")
 		if status != 0 || stderr != "" {
@@ -155,9 +148,7 @@ func TestKernelReportOfTwoDaemons(t *testing.T) {
 func TestKernelReportIsNotForEverybody(t *testing.T) {
 	t.Parallel()
 	netlab.Root(t)
-	if err := os.Chmod(string(bin), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.Chmod(string(bin), 0o755))
 	p := clitest.StartAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, nil,
 		bin.Path("rdsinfo"), "--kernel", "--pins", "/nowhere")
 	if status := p.Wait(); status != 1 || !strings.Contains(p.Stderr.String(), "not permitted: needs CAP_BPF and CAP_PERFMON; root can") {

@@ -30,20 +30,14 @@ func TestReportsOfTheirOwn(t *testing.T) {
 	}
 	tmp := rdstest.Dir(t)
 	for _, dir := range []string{tmp, string(bin)} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.Chmod(dir, 0o755))
 	}
 	attach, ctl, file := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock"), filepath.Join(tmp, "rdsd.toml")
-	if err := os.WriteFile(file, []byte("listen = ['127.21.31.5']\nport = 17431\ncontrol_group = 12077\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.WriteFile(file, []byte("listen = ['127.21.31.5']\nport = 17431\ncontrol_group = 12077\n"), 0o600))
 	d := clitest.StartEnv(t, []string{"RDS_SOCKET=" + attach, "RDS_CONTROL=" + ctl}, bin.Path("rdsd"), "--config", file)
 	d.Line(d.Stderr, "ready")
 	c, err := rds.Dial(attach)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer c.Close()
 	if _, err := c.Bind(netip.MustParseAddrPort("127.21.31.5:4000")); err != nil {
 		t.Fatal(err)
@@ -103,9 +97,7 @@ func TestHalfRequestsBesideRdsinfo(t *testing.T) {
 	_, ctl := node(t, "127.21.32.5", 17432)
 	for range 40 {
 		c, err := net.Dial("unix", ctl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		defer c.Close()
 		if _, err := io.WriteString(c, "GET /v1/info HTTP/1.1\r\n"); err != nil {
 			t.Fatal(err)

@@ -90,14 +90,10 @@ func TestWatch(t *testing.T) {
 	n.Close()
 	p.Line(p.Stderr, "no node answers on "+ctl)
 	again, err := rds.NewNode(rds.Config{Addresses: []netip.Addr{netip.MustParseAddr("127.21.3.5")}, Port: 17403, Control: ctl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer again.Close()
 	s, err := again.Bind(netip.MustParseAddrPort("127.21.3.5:4444"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer s.Close()
 	p.Line(p.Stdout, "127.21.3.5  4444")
 	p.Signal(os.Interrupt)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 func TestWakeupsOfProcesses(t *testing.T) {
@@ -48,9 +49,7 @@ func TestWakeupsNeedPrivilegeAndProcesses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to start a process of another user")
 	}
-	if err := os.Chmod(string(bin), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.Chmod(string(bin), 0o755))
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	p := clitest.StartAs(t, nobody, nil, bin.Path("rdsinfo"), "--wakeups", fmt.Sprint(os.Getpid()))
 	const want = "rdsinfo: wake-ups of threads: not permitted: needs CAP_BPF and CAP_PERFMON\n"

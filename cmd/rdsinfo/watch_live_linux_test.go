@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -35,9 +37,7 @@ func terminal(t *testing.T, columns, rows int) (screen, tty *os.File) {
 	if err == nil {
 		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("needs pseudo-terminals (/dev/ptmx and /dev/pts): %v", err)
@@ -56,9 +56,7 @@ func TestWatchRedraws(t *testing.T) {
 	s := bind(t, n, "127.21.31.1:4000")
 	cmd := exec.Command(bin.Path("rdsinfo"), "-c", "--watch=100ms", "--control", ctl)
 	cmd.Stdout, cmd.Stderr = tty, tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, cmd.Start())
 	stop, stopped := context.WithCancel(context.Background())
 	defer stopped()
 	go func() { // a message of one's own is counted twice: sent and received
@@ -84,9 +82,7 @@ func TestWatchRedraws(t *testing.T) {
 	}
 	_ = cmd.Process.Signal(os.Interrupt)
 	go func() { _, _ = io.Copy(io.Discard, screen) }() // which lets it end
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	rdstest.Must(t, cmd.Wait())
 	if !bytes.HasPrefix(text, []byte(clearAll+home)) || bytes.Count(text, []byte(clearAll)) != 1 {
 		t.Errorf("the screen is cleared each time: %q", text[:min(len(text), 100)])
 	}
@@ -103,5 +99,28 @@ func TestWatchRedraws(t *testing.T) {
 		if has := strings.Contains(r, "Diff       Rate/s"[:8]); has != (i > 0) {
 			t.Errorf("round %d: differences %v: %q", i, has, r)
 		}
+	}
+}
+
+// Into a file rounds follow each other; the differences are there, too.
+func TestWatchShowsRates(t *testing.T) {
+	t.Parallel()
+	n, ctl := started(t, 17432, rds.Config{})
+	s := bind(t, n, "127.21.32.1:4000")
+	p := clitest.Start(t, bin.Path("rdsinfo"), "-c", "--watch=50ms", "--control", ctl)
+	p.Line(p.Stdout, "send_queued")
+	batch := make([]rds.Outgoing, 17) // counted together
+	for i := range batch {
+		batch[i].To = s.LocalAddrPort()
+	}
+	if k, err := s.SendBatch(context.Background(), batch); k != len(batch) {
+		t.Fatal(k, err)
+	}
+	if line := strings.Fields(p.Line(p.Stdout, "+17 ")); len(line) != 4 || line[0] != "recv_queued" && line[0] != "send_queued" || line[3] == "0" || line[3] == "-" {
+		t.Errorf("%q", line)
+	}
+	p.Signal(os.Interrupt)
+	if status := p.Wait(); status != 0 || strings.Contains(p.Stdout.String(), "\x1b") {
+		t.Errorf("status %d, or control characters: %s%s", status, p.Stdout, p.Stderr)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -79,9 +80,7 @@ func TestWhyNamesTheOwnerOfACongestedPort(t *testing.T) {
 	t.Parallel()
 	_, ctl, path := serving(t, 17414, rds.Config{}, rds.ServiceConfig{})
 	from, to := bind(t, attach(t, path), "127.21.14.1:4000"), bind(t, attach(t, path), "127.21.14.1:7000")
-	if err := to.SetReadBuffer(1000); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, to.SetReadBuffer(1000))
 	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{500}, 100_000)...)
 	w := await(t, ctl, rds.CauseReceiver, func(w *rds.WaitInfo) bool { return w.Local == to.LocalAddrPort() })
 	if w.PID != os.Getpid() || w.Command == "" || w.Bytes <= 1000 {
@@ -99,9 +98,7 @@ func serving(t *testing.T, port uint16, cfg rds.Config, scfg rds.ServiceConfig) 
 	n, ctl = started(t, port, cfg)
 	scfg.Path = filepath.Join(filepath.Dir(ctl), "a.sock")
 	svc, err := rds.NewService(n, scfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { svc.Close() })
 	return n, ctl, scfg.Path
 }
@@ -109,9 +106,7 @@ func serving(t *testing.T, port uint16, cfg rds.Config, scfg rds.ServiceConfig) 
 func attach(t *testing.T, path string) *rds.Client {
 	t.Helper()
 	c, err := rds.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -166,9 +161,7 @@ func TestWhyWindow(t *testing.T) {
 			to := netip.MustParseAddrPort(c.net + "2:7000")
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			if err := s.SendMessage(ctx, &rds.Outgoing{To: to, Data: []byte("first"), Notify: true}); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, s.SendMessage(ctx, &rds.Outgoing{To: to, Data: []byte("first"), Notify: true}))
 			if m, err := s.Recv(ctx); err != nil || m.Kind != rds.KindStatus { // the connection works
 				t.Fatal(m, err)
 			}
@@ -227,9 +220,7 @@ func TestWhyRefused(t *testing.T) {
 		}
 	}
 	for port := range uint16(100) { // the ports that refused last are remembered
-		if err := from.Send(context.Background(), netip.AddrPortFrom(nobody.Addr(), 10+port), nil); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, from.Send(context.Background(), netip.AddrPortFrom(nobody.Addr(), 10+port), nil))
 	}
 	await(t, ctl, rds.CauseRefused, func(w *rds.WaitInfo) bool { return w.Remote.Port() == 109 })
 	if all := waits(t, ctl); len(all) != 64 || slices.ContainsFunc(all, func(w rds.WaitInfo) bool { return w.Remote == nobody }) {
@@ -275,9 +266,7 @@ func TestPathsTellTCPInfo(t *testing.T) {
 			}
 			for range 32 {
 				m, err := to.Recv(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, err)
 				m.Release()
 			}
 			var c rds.ConnectionInfo
@@ -303,5 +292,21 @@ func TestPathsTellTCPInfo(t *testing.T) {
 				t.Errorf("-nv says\n%s", stdout)
 			}
 		})
+	}
+}
+
+func TestWhyArguments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"why", "10.0.0.256"}, `rdsinfo: "10.0.0.256": neither an IP address nor a host name (see rdsinfo --help)` + "\n"},
+		{[]string{"why", "10.0.0.1", "2"}, `rdsinfo: unexpected argument "2" (see rdsinfo --help)` + "\n"},
+		{[]string{"why", "--provider", "kernel"}, "rdsinfo: why is about nodes: Linux does not tell (see rdsinfo --help)\n"},
+	} {
+		if status, stdout, stderr := info(t, c.args...); status != 2 || stdout != "" || stderr != c.want {
+			t.Errorf("%q: status %d, %s%s", c.args, status, stdout, stderr)
+		}
 	}
 }

@@ -21,9 +21,7 @@ import (
 func peer(t *testing.T, addr string, port uint16) {
 	t.Helper()
 	n, err := rds.NewNode(rds.Config{Addresses: []netip.Addr{netip.MustParseAddr(addr)}, Port: port, Linger: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { n.Close() })
 }
 
@@ -116,9 +114,7 @@ func TestPingJSON(t *testing.T) {
 		seen[r.Seq] = true
 	}
 	var s summary
-	if err := json.Unmarshal([]byte(lines[3]), &s); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, json.Unmarshal([]byte(lines[3]), &s))
 	if s.Type != "summary" || s.Transmitted != 3 || s.Received != 3 || s.Loss != 0 || s.RTT == nil || s.RTT.Min > s.RTT.Avg || s.RTT.Avg > s.RTT.Max ||
 		s.Host != "127.20.5.5" || s.Local.String() != "127.20.5.4" {
 		t.Errorf("summary %s", lines[3])

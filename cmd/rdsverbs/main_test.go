@@ -16,6 +16,7 @@ import (
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/memnet"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -46,9 +47,7 @@ func openDevice(t *testing.T, cfg iwarp.Config) *iwarp.Device {
 	t.Helper()
 	cfg.Network = memnet.Of(t)
 	dev, err := iwarp.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(func() { dev.Close() })
 	return dev
 }

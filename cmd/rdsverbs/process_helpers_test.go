@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"regexp"
 	"testing"
 
@@ -25,4 +26,13 @@ func start(t *testing.T, args ...string) (*clitest.Process, []string) {
 func verbs(t *testing.T, at []string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	return clitest.Run(t, bin.Path("rdsverbs"), append(args, at...)...)
+}
+
+// interrupt stops a server, which has to end without an error.
+func interrupt(t *testing.T, server *clitest.Process) {
+	t.Helper()
+	server.Signal(os.Interrupt)
+	if status := server.Wait(); status != 0 {
+		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
+	}
 }

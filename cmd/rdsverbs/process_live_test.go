@@ -7,15 +7,15 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // A host that takes the connection and says nothing, and one that takes none.
 func TestServersThatAreNone(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer silent.Close()
 	for _, c := range []struct{ port, timeout, want string }{
 		{fmt.Sprint(silent.Addr().(*net.TCPAddr).Port), "100ms", errTimeout.Error()},
@@ -33,9 +33,7 @@ func TestServersThatAreNone(t *testing.T) {
 func TestAddressInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer l.Close()
 	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 	for _, args := range [][]string{{"rping", "server"}, {"serve"}} {

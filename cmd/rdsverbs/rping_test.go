@@ -25,14 +25,10 @@ func pingOpts(size int, crc bool) *pingOptions {
 func startPingServer(t *testing.T, o *pingOptions, connections int) (at netip.AddrPort, out *transcript, done <-chan error) {
 	t.Helper()
 	params, err := o.params()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	out = new(transcript)
 	s, err := newPingServer(openDevice(t, iwarp.Config{}), o, params, anyPort, out.printer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	ctx := within(t)
 	end := make(chan error, 1)
 	go func() { end <- s.run(ctx, connections); s.close() }()
@@ -42,14 +38,10 @@ func startPingServer(t *testing.T, o *pingOptions, connections int) (at netip.Ad
 func runClient(t *testing.T, o *pingOptions, to netip.AddrPort) (*transcript, error) {
 	t.Helper()
 	params, err := o.params()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	out := new(transcript)
 	c, err := newPingClient(openDevice(t, iwarp.Config{}), o, out.printer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer c.close()
 	return out, c.run(within(t), netip.AddrPort{}, to, params)
 }
@@ -104,9 +96,7 @@ func TestVerbosePrintsEachPing(t *testing.T) {
 		client.count = 3
 		at, sout, served := startPingServer(t, server, 1)
 		cout, err := runClient(t, client, at)
-		if err := errors.Join(err, <-served); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, errors.Join(err, <-served))
 		for _, out := range []*transcript{sout, cout} {
 			list := out.of(t, "ping")
 			if len(list) != 3 {
@@ -131,9 +121,7 @@ func TestPersistentServerServesManyAtATime(t *testing.T) {
 		params, _ := o.params()
 		out := new(transcript)
 		s, err := newPingServer(openDevice(t, iwarp.Config{}), o, params, anyPort, out.printer())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		ctx, interrupt := context.WithCancel(within(t))
 		served := make(chan error, 1)
 		go func() { served <- s.run(ctx, 0); s.close() }()
@@ -144,9 +132,7 @@ func TestPersistentServerServesManyAtATime(t *testing.T) {
 			co := pingOpts(4096, false)
 			co.count = 20
 			c, err := newPingClient(dev, co, new(transcript).printer())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			go func() {
 				defer c.close()
 				ended <- c.run(ctx, netip.AddrPort{}, s.ln.Addr(), params)
@@ -183,19 +169,13 @@ func newRawPinger(t *testing.T, to netip.AddrPort) *rawPinger {
 	t.Helper()
 	dev := openDevice(t, iwarp.Config{})
 	pd, err := dev.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	tt := testTerms(1, true)
 	e, err := newPingEnd(dev, pd, &tt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(e.close)
 	mem, err := pd.RegMR(make([]byte, maxPing), mr.LocalWrite|mr.RemoteRead|mr.RemoteWrite, pingBase)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	p := &rawPinger{pingEnd: e, t: t, ctx: within(t), mem: mem}
 	params, _ := tt.params()
 	if _, err := dev.Connect(p.ctx, e.qp, to, params); err != nil {
@@ -280,9 +260,7 @@ func serveRaw(t *testing.T, edit func(n int, ping []byte) bool) netip.AddrPort {
 	o := pingOpts(64, true)
 	params, _ := o.params()
 	s, err := newPingServer(openDevice(t, iwarp.Config{}), o, params, anyPort, new(transcript).printer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	t.Cleanup(s.close)
 	ctx := within(t)
 	s.wg.Go(func() {
@@ -340,9 +318,7 @@ func TestClientGivesUpOnASilentServer(t *testing.T) {
 		o, dev := pingOpts(64, true), openDevice(t, iwarp.Config{})
 		params, _ := o.params()
 		c, err := newPingClient(dev, o, new(transcript).printer())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		defer c.close()
 		if _, err := dev.Connect(within(t), c.qp, at, params); err != nil {
 			t.Fatal(err)
@@ -371,9 +347,7 @@ func TestInterruptedClient(t *testing.T) {
 			params, _ := o.params()
 			out := new(transcript)
 			c, err := newPingClient(openDevice(t, iwarp.Config{}), o, out.printer())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			err = c.run(ctx, netip.AddrPort{}, at, params)
 			c.close()
 			if (err != nil) != (count > 0) {

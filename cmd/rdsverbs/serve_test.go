@@ -28,21 +28,15 @@ type served struct {
 func serveRegions(t *testing.T, o *serveOptions, connections int, regions ...string) *served {
 	t.Helper()
 	for _, r := range regions {
-		if err := o.regions.Set(r); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, o.regions.Set(r))
 	}
 	o.terms = testTerms(16, true)
 	params, err := o.params()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	w, out := newWatcher(), new(transcript)
 	dev := openDevice(t, iwarp.Config{OnEvent: w.note, NoExtensions: o.noExtensions})
 	s, err := newRegionServer(dev, o, params, anyPort, w, out.printer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	ctx, stop := context.WithCancel(within(t))
 	d := &served{t: t, s: s, out: out, stop: stop, done: make(chan error, 1), keys: make(map[string]string)}
 	go func() { d.done <- s.run(ctx, connections); s.close() }()
@@ -63,18 +57,14 @@ func (d *served) op(ops ...string) (out *transcript, ok bool) {
 			arg = strings.ReplaceAll(arg, name, v)
 		}
 		o, err := parseOperation(arg)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		rdstest.Must(d.t, err)
 		list = append(list, o)
 	}
 	t := testTerms(16, true)
 	params, _ := t.params()
 	w, out := newWatcher(), new(transcript)
 	e, err := newExecutor(openDevice(d.t, iwarp.Config{OnEvent: w.note}), &t, w, out.printer())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	rdstest.Must(d.t, err)
 	defer e.close()
 	ok, err = e.run(within(d.t), d.s.ln.Addr(), params, list)
 	if err != nil {
@@ -382,19 +372,13 @@ func TestPeerToPeerOperation(t *testing.T) {
 		d := serveRegions(t, &serveOptions{}, 1, "a:4k:rw")
 		o := opOptions{terms: testTerms(16, true), peerToPeer: true, notSIW: true, private: "hello"}
 		params, err := o.connParams()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		out := new(transcript)
 		e, err := newExecutor(openDevice(t, iwarp.Config{}), &o.terms, newWatcher(), out.printer())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		defer e.close()
 		read, err := parseOperation("read:" + d.keys["$a"] + ",len=8")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		if ok, err := e.run(within(t), d.s.ln.Addr(), params, []operation{read}); !ok || err != nil || !strings.Contains(out.String(), `"peer_to_peer":true`) {
 			t.Errorf("%v, %v\n%s", ok, err, out)
 		}

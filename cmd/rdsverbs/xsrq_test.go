@@ -104,16 +104,12 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 	h := newXsrqHosts(t)
 	server := h.serve(t, "-n", "1", "--receives", "4", "-S", "256", "--json")
 	p, err := newProcess(within(t), &xsrqJob{Socket: h.fromSock, Receives: 64, Size: 1024}, nil, 65, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if _, err := p.Advertise(xrc.ServiceAttr{ID: 9, Domain: p.dom, SRQ: p.srq}); err != nil {
 		t.Fatal(err)
 	}
 	ch, err := p.Connect(within(t), xrc.InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: h.here, Service: 1, MaxSend: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	var left []iwarp.Completion
 	next := func() (c iwarp.Completion) {
 		for len(left) == 0 {
@@ -179,10 +175,7 @@ func TestXsrqServerEnds(t *testing.T) {
 	server, at := h.serve(t, "-n", "2"), h.at()
 	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "2", "-m", "2", "-C", "1g", "-W", "30", "--json"}, at...)...)
 	client.Line(client.Stdout, "connected")
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 {
-		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-	}
+	interrupt(t, server)
 	if status := client.Wait(); status != 1 || strings.Contains(client.Stderr.String(), errTimeout.Error()) {
 		t.Errorf("status %d\n%s%s", status, client.Stdout, client.Stderr)
 	}
@@ -243,9 +236,7 @@ func TestXsrqQueueIsKilled(t *testing.T) {
 	}
 	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "3", "-m", "2", "-C", fmt.Sprint(count), "-W", "3", "--json"}, at...)...)
 	client.Line(client.Stdout, "connected")
-	if err := syscall.Kill(q.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, syscall.Kill(q.PID, syscall.SIGKILL))
 	if status := client.Wait(); status != 1 {
 		t.Errorf("status %d: %s", status, client.Stderr)
 	}
@@ -282,17 +273,12 @@ func TestXsrqSenderIsKilled(t *testing.T) {
 	}
 	var pid int
 	fmt.Sscan(children[1], &pid)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	if status := client.Wait(); status != 1 || !strings.Contains(client.Stderr.String(), "its process has ended: signal: killed") {
 		t.Errorf("status %d: %s", status, client.Stderr)
 	}
 	if _, end := played(t, client.Stdout.String()); end.Pings != 2*count*(senders-1) {
 		t.Errorf("%+v", end)
 	}
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 {
-		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-	}
+	interrupt(t, server)
 }

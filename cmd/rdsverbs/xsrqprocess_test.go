@@ -73,10 +73,7 @@ func TestXsrqClientIsKilled(t *testing.T) {
 	if status, stdout, stderr := verbs(t, at, "xsrq", "ping", "-n", "2", "-C", "20"); status != 0 {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 {
-		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-	}
+	interrupt(t, server)
 }
 
 // Clients come one after the other, as processes, and every second one is killed, at any moment:
@@ -117,10 +114,7 @@ func TestXsrqManyClientsInARow(t *testing.T) {
 		}
 		return true
 	})
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 {
-		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-	}
+	interrupt(t, server)
 }
 
 func TestXsrqFailures(t *testing.T) {
@@ -156,8 +150,5 @@ func TestXsrqFailures(t *testing.T) {
 			t.Errorf("%s: status %d: %s", c.args, status, stderr)
 		}
 	}
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 {
-		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-	}
+	interrupt(t, server)
 }

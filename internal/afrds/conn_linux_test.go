@@ -19,21 +19,13 @@ import (
 func listenUDP(t *testing.T) (*Conn, netip.AddrPort) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := newConn(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Bind(netip.MustParseAddrPort("127.0.0.1:0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Bind(netip.MustParseAddrPort("127.0.0.1:0")))
 	addr, err := c.LocalAddrPort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c, addr
 }
 
@@ -62,9 +54,7 @@ func TestDontWaitReturnsAtOnceBesideABlockedCall(t *testing.T) {
 	if _, err := c.RecvFrom(nil, MsgDontWait); !errors.Is(err, syscall.EAGAIN) {
 		t.Errorf("%v, want EAGAIN", err)
 	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close())
 	if err := <-blocked; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("blocked receive: %v, want net.ErrClosed", err)
 	}
@@ -81,9 +71,7 @@ func TestDontWaitReturnsAtOnceBesideABlockedCall(t *testing.T) {
 
 func TestDeadlineEndsReceive(t *testing.T) {
 	c, _ := listenUDP(t)
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	if _, err := c.RecvFrom(nil, 0); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v, want os.ErrDeadlineExceeded", err)
 	}
@@ -105,9 +93,7 @@ func TestPollTellsWhatIsReady(t *testing.T) {
 
 func TestBufferSizesReadAsSet(t *testing.T) {
 	c, _ := listenUDP(t)
-	if err := errors.Join(c.SetSendBuffer(65536), c.SetReceiveBuffer(32768)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(c.SetSendBuffer(65536), c.SetReceiveBuffer(32768)))
 	if n, err := c.SendBuffer(); n != 65536 || err != nil {
 		t.Errorf("send buffer %d, %v", n, err)
 	}

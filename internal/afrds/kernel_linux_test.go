@@ -26,17 +26,13 @@ func listenKernel(t *testing.T) (*Conn, netip.AddrPort) {
 		t.Skipf("needs RDS in the kernel (modprobe rds_tcp; test/interop boots one): %v", err)
 	}
 	c, err := Listen(netip.AddrPortFrom(localhost, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	addr, err := c.LocalAddrPort()
 	if err != nil || addr.Addr() != localhost || addr.Port() == 0 {
 		t.Fatalf("bound to %v, %v", addr, err)
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetDeadline(time.Now().Add(patience)))
 	return c, addr
 }
 
@@ -90,9 +86,7 @@ func TestKernelAnswersPing(t *testing.T) {
 func TestKernelErrnos(t *testing.T) {
 	a, addr := listenKernel(t)
 	unbound, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = unbound.Close() }()
 	send := func(c *Conn, n int, to netip.AddrPort) error {
 		_, err := c.SendTo(make([]byte, n), to, 0)
@@ -134,35 +128,25 @@ func TestKernelErrnos(t *testing.T) {
 
 func TestKernelOptionsReadBack(t *testing.T) {
 	c, addr := listenKernel(t)
-	if err := c.SetRecvErr(true); err != nil {
-		t.Error(err)
-	}
+	must(t, c.SetRecvErr(true))
 	if on, err := c.RecvErr(); !on || err != nil {
 		t.Errorf("RecvErr: %v, %v", on, err)
 	}
-	if err := errors.Join(c.SetSendBuffer(100_000), c.SetReceiveBuffer(50_000)); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(c.SetSendBuffer(100_000), c.SetReceiveBuffer(50_000)))
 	if n, err := c.SendBuffer(); n != 100_000 || err != nil {
 		t.Errorf("send buffer: %d, %v", n, err)
 	}
 	if n, err := c.ReceiveBuffer(); n != 50_000 || err != nil {
 		t.Errorf("receive buffer: %d, %v", n, err)
 	}
-	if err := errors.Join(c.Connect(addr), c.CancelSentTo(addr)); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(c.Connect(addr), c.CancelSentTo(addr)))
 	u, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = u.Close() }()
 	if tr, err := u.Transport(); tr != TransportNone || err != nil {
 		t.Errorf("transport of an unbound socket: %d, %v", tr, err)
 	}
-	if err := u.SetTransport(TransportTCP); err != nil {
-		t.Error(err)
-	}
+	must(t, u.SetTransport(TransportTCP))
 	if tr, err := u.Transport(); tr != TransportTCP || err != nil {
 		t.Errorf("transport: %d, %v", tr, err)
 	}
@@ -174,9 +158,7 @@ func TestKernelOptionsReadBack(t *testing.T) {
 func TestKernelHasNoCongestionWithin(t *testing.T) {
 	a, _ := listenKernel(t)
 	b, to := listenKernel(t)
-	if err := errors.Join(a.SetCongestionMonitor(true), b.SetReceiveBuffer(16<<10)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(a.SetCongestionMonitor(true), b.SetReceiveBuffer(16<<10)))
 	msg := make([]byte, 4<<10)
 	for i := range 100 {
 		if _, err := a.SendTo(msg, to, MsgDontWait); err != nil {
@@ -210,7 +192,5 @@ func TestKernelReports(t *testing.T) {
 	_, err2 := c.SendQueue()
 	_, err3 := c.RetransmitQueue()
 	_, err4 := c.TCPSockets()
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(err1, err2, err3, err4))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -25,13 +26,9 @@ func chernobylOptions(t *testing.T) Options {
 func TestChernobylIsConfinedToTheRogue(t *testing.T) {
 	o := chernobylOptions(t)
 	o.Sizes, o.Repeat = []int{8 << 10, 1, 100_001}, 2
-	if err := o.Validate(Chernobyl); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, o.Validate(Chernobyl))
 	rep, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(Chernobyl))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if len(rep.Rows) != 3 {
 		t.Fatalf("%d rows", len(rep.Rows))
 	}
@@ -46,9 +43,7 @@ func TestChernobylIsConfinedToTheRogue(t *testing.T) {
 		}
 	}
 	var text, page, picture strings.Builder
-	if err := errors.Join(rep.WriteText(&text), rep.WriteHTML(&page), rep.WriteSVG(&picture)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, errors.Join(rep.WriteText(&text), rep.WriteHTML(&page), rep.WriteSVG(&picture)))
 	for what, s := range map[string]string{"20 errors of the others": text.String(), "a worker with bad keys": page.String(), "rogue, refused": picture.String()} {
 		if !strings.Contains(s, what) {
 			t.Errorf("no %q in\n%s", what, s)
@@ -60,13 +55,9 @@ func TestChernobylIsConfinedToTheRogue(t *testing.T) {
 func TestChernobylOfSockets(t *testing.T) {
 	o := chernobylOptions(t)
 	o.Provider, o.RDS, o.Sizes = rds.ProviderNode, true, []int{8 << 10, 1}
-	if err := o.Validate(Chernobyl); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, o.Validate(Chernobyl))
 	rep, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(Chernobyl))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if len(rep.Rows) != 2 {
 		t.Fatalf("%d rows", len(rep.Rows))
 	}
@@ -77,9 +68,7 @@ func TestChernobylOfSockets(t *testing.T) {
 		}
 	}
 	var text, picture strings.Builder
-	if err := errors.Join(rep.WriteText(&text), rep.WriteSVG(&picture)); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, errors.Join(rep.WriteText(&text), rep.WriteSVG(&picture)))
 	for what, s := range map[string]string{"20 sockets write 8 KiB": text.String(), "0 cut": text.String(), "operations of the sockets": picture.String()} {
 		if !strings.Contains(s, what) {
 			t.Errorf("no %q in\n%s", what, s)

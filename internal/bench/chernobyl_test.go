@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -41,9 +42,7 @@ func TestWrittenIsVerified(t *testing.T) {
 	}
 	w := fresh()
 	for n := range uint64(places) {
-		if err := w.check(message(7, n)); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, w.check(message(7, n)))
 	}
 	for name, damage := range map[string]func(w *written) []byte{
 		"lost":           func(*written) []byte { return message(7, 1) },
@@ -74,9 +73,7 @@ func TestChernobylBounds(t *testing.T) {
 	} {
 		o := goodOptions()
 		o.Provider, o.Workers, o.Sizes = "", 1000, []int{8192}
-		if err := o.Validate(Chernobyl); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, o.Validate(Chernobyl))
 		set(&o)
 		if err := o.Validate(Chernobyl); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -22,9 +23,7 @@ func TestOneConnectionForEachPairOfHosts(t *testing.T) {
 		o.Wire, o.Hosts, o.Sockets = string(wire), 16, 16
 		r := Runner{Options: o}
 		rep, err := r.Run(context.Background(), o.Plan(Connections))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		row := rep.Rows[0]
 		f := row.RDS.Fabric
 		if !row.Finished || f == nil || f.PerHost != 15 || f.Total != 120 || row.RDS.Messages != 256*240 {

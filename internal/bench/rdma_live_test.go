@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 func rdmaOptions(t *testing.T) Options {
@@ -38,9 +40,7 @@ func TestRDMAWorks(t *testing.T) {
 	}
 	works[4].Busy, works[4].ULPDU = true, 1000
 	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if len(rep.Rows) != len(works) {
 		t.Fatalf("%d rows", len(rep.Rows))
 	}
@@ -83,9 +83,7 @@ func TestServerRefusesRDMANonsense(t *testing.T) {
 		}},
 	} {
 		c, err := net.Dial("tcp", o.Server)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		k := newController("server", c)
 		if _, err := k.call(request{Op: opHello, Hello: &hello{Version: controlVersion, Provider: first.provider, Port: o.Port, Paths: 1}}); err != nil {
 			t.Fatal(err)
@@ -104,13 +102,9 @@ func TestRegionsWorks(t *testing.T) {
 	o.Provider, o.Duration, o.Warmup, o.Repeat = "", 20*time.Millisecond, time.Millisecond, 2
 	works := o.Plan(Regions)
 	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	var text strings.Builder
-	if err := rep.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, rep.WriteText(&text))
 	for i, row := range rep.Rows {
 		if !row.Finished || row.Runs != 2 || row.RDS.Rate <= 0 {
 			t.Errorf("%s: %+v", row.Title, row)
@@ -124,4 +118,41 @@ func TestRegionsWorks(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
+}
+
+// Sends are spread over shared queues, inline and from a region, with lists and
+// without, and queues that are stopped do not end the others.
+func TestSendsOverSharedQueues(t *testing.T) {
+	o := rdmaOptions(t)
+	o.Op, o.CRC, o.Repeat = OpSend, CRCOff, 2
+	var works []Work
+	for _, c := range []struct{ queues, stopped, depth, batch, size int }{
+		{1, 0, 0, 0, 64}, {7, 0, 0, 0, 64}, {32, 1, 0, 0, 64}, {5, 4, 160, 8, 64}, {4, 1, 130, 5, 300},
+	} {
+		o.Queues, o.Stopped, o.Depth, o.Batch, o.Sizes = c.queues, c.stopped, c.depth, c.batch, []int{c.size}
+		rdstest.Must(t, o.Validate(RDMA))
+		works = append(works, o.Plan(RDMA)...)
+	}
+	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
+	rdstest.Must(t, err)
+	for i, row := range rep.Rows {
+		w := works[i]
+		if !row.Finished || row.RDS.Messages == 0 || row.TCP == nil || row.Ratio <= 0 {
+			t.Errorf("%s: %+v", row.Title, row)
+		}
+		if (w.Stopped > 0) != (row.Running != nil) || w.Stopped > 0 && row.OfRunning <= 0 {
+			t.Errorf("%s: without what is stopped %+v, ratio %g", row.Title, row.Running, row.OfRunning)
+		}
+	}
+	var text strings.Builder
+	rdstest.Must(t, rep.WriteText(&text))
+	if want := "32 queues, 1 stopped: "; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in\n%s", want, text.String())
+	}
+}
+
+func TestInterruptedSharedQueuesKeepWhatThereIs(t *testing.T) {
+	o := rdmaOptions(t)
+	o.Op, o.Sizes, o.CRC, o.Queues, o.Stopped = OpSend, []int{64}, CRCOn, 8, 2
+	interrupted(t, o, o.Plan(RDMA))
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")
@@ -51,14 +53,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, os.WriteFile(file, got, 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs; go test -update writes it anew. Got:\n%s", file, got)
 	}
@@ -67,22 +65,16 @@ func golden(t *testing.T, name string, got []byte) {
 func TestTextReport(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := sampleReport().WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, sampleReport().WriteText(&b))
 	golden(t, "report.txt", b.Bytes())
 }
 
 func TestJSONReport(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := sampleReport().WriteJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, sampleReport().WriteJSON(&b))
 	var back Report
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, json.Unmarshal(b.Bytes(), &back))
 	if len(back.Rows) != 6 || back.Rows[1].RDS.Latency.P50 != 9.1*1.12 || back.Rows[2].TCP.Rate != 24567890 {
 		t.Errorf("%+v", back)
 	}
@@ -94,9 +86,7 @@ func TestJSONReport(t *testing.T) {
 func TestHTMLReport(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := sampleReport().WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, sampleReport().WriteHTML(&b))
 	page := b.String()
 	for _, bad := range []string{"<script", "src=", "href=", "url(", "@import", "<2x2>", "NaN", "Inf"} {
 		if strings.Contains(page, bad) {
@@ -137,9 +127,7 @@ func TestReportOfDaemons(t *testing.T) {
 		{Title: "attach 1000 applications", Work: Work{Kind: Sessions}, Finished: true, RDS: Result{Memory: &Memory{HeapEach: 15000, ResidentEach: 20000, BindMillis: 500}}},
 	}
 	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, r.WriteText(&b))
 	golden(t, "daemons.txt", b.Bytes())
 }
 
@@ -148,7 +136,5 @@ func TestReportOfNothing(t *testing.T) {
 	r := sampleReport()
 	r.Rows = nil
 	var b bytes.Buffer
-	if err := errors.Join(r.WriteText(&b), r.WriteHTML(&b)); err != nil {
-		t.Error(err)
-	}
+	rdstest.Must(t, errors.Join(r.WriteText(&b), r.WriteHTML(&b)))
 }

@@ -5,6 +5,8 @@ package bench
 import (
 	"strings"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // A message that comes twice is an error, also when the life that had it first is over.
@@ -17,9 +19,7 @@ func TestSoakFindsRepetitions(t *testing.T) {
 	}
 	s := serve()
 	for n := range uint64(3) {
-		if err := s.take(&soakMessage{Number: n, FromLife: 5}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, s.take(&soakMessage{Number: n, FromLife: 5}))
 	}
 	for _, s := range []*soakServer{s, serve()} {
 		if err := s.take(&soakMessage{Number: 2, FromLife: 5}); err == nil || !strings.Contains(err.Error(), "again") {

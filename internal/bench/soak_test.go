@@ -10,15 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
 func TestSoakMessageIsChecked(t *testing.T) {
 	m := soakMessage{Kind: kindAsk, From: 1, To: 2, FromLife: 3, ToLife: 4, Number: 5, Exchange: 6 << laneShift, Turn: 7, Off: 8, N: 9, Epoch: 10}
 	b := make([]byte, soakHeader+21)
-	if err := m.fill(b); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, m.fill(b))
 	var got soakMessage
 	if err := got.parse(b, kindAsk); err != nil || got != m {
 		t.Errorf("%+v, %v", got, err)
@@ -119,9 +118,7 @@ func TestSoakFindsWritesAfterFree(t *testing.T) {
 	const size = 200
 	l := &placedLane{filled: true, released: &rds.Memory{B: make([]byte, size)}}
 	fillPattern(l.released.B, uint64(kindReleased))
-	if err := s.untouched(l); err != nil {
-		t.Error(err)
-	}
+	rdstest.Must(t, s.untouched(l))
 	for _, i := range []int{0, size / 2, size - 1} {
 		l.released.B[i] ^= 1
 		if err := s.untouched(l); err == nil {
@@ -303,9 +300,7 @@ func TestSoakGapsInReplies(t *testing.T) {
 func TestSoakAwaitsReplies(t *testing.T) {
 	s := idleSoak()
 	l := &s.lanes[0]
-	if err := s.take(&rds.Message{Kind: rds.KindStatus, Token: l.number}); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, s.take(&rds.Message{Kind: rds.KindStatus, Token: l.number}))
 	if l.done() {
 		t.Error("no reply is awaited")
 	}
@@ -323,17 +318,13 @@ func TestSoakAwaitsReplies(t *testing.T) {
 	reply := func(number, exchange uint64) error {
 		m := soakMessage{Kind: kindAnswer, FromLife: 4, ToLife: s.life, Number: number, Exchange: exchange}
 		b := make([]byte, s.w.Reply)
-		if err := m.fill(b); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, m.fill(b))
 		return s.take(&rds.Message{From: s.peers[0].Addr, Data: b})
 	}
 	if reply(1, l.number) == nil {
 		t.Error("a reply is missing and nobody notices")
 	}
-	if err := s.end(l); err != nil {
-		t.Error(err)
-	}
+	rdstest.Must(t, s.end(l))
 	l.number++
 	if err := reply(0, l.number-1); err != nil || s.acct.Late != 1 {
 		t.Errorf("a late reply: %v", err)

@@ -5,28 +5,22 @@ package bench
 import (
 	"net"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Connections are cut that are in use, and not those that somebody still waits for.
 func TestConnectionInUse(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer l.Close()
 	c, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	defer c.Close()
 	rc, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	used := func() (used bool) {
-		if err := rc.Control(func(fd uintptr) { used = inUse(int(fd)) }); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, rc.Control(func(fd uintptr) { used = inUse(int(fd)) }))
 		return used
 	}
 	if used() {

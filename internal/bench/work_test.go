@@ -71,9 +71,7 @@ func TestWorks(t *testing.T) {
 	var runs []string
 	r := Runner{Options: o, Progress: func(_, _ int, what string) { runs = append(runs, what) }}
 	rep, err := r.Run(context.Background(), works)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	if len(runs) != 2*len(works)+2*8 {
 		t.Errorf("runs %q", runs)
 	}
@@ -115,9 +113,7 @@ func TestWorksOfRunningDaemons(t *testing.T) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			t.Skip("needs Linux, for shared memory with rdsd: ", err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		t.Cleanup(func() { d.close() })
 	}
 	works := []Work{
@@ -127,31 +123,25 @@ func TestWorksOfRunningDaemons(t *testing.T) {
 		{Kind: Stress, Size: 64, Sizes: []int{32, 64, 100001}, Reply: 99, Depth: 4, Batch: 4, Sockets: 3, Peers: 2},
 	}
 	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	checkRows(t, rep, works)
 }
 
-// What is set for TCP is set for both transports.
 // A verified stress with operations, with a server that keeps no files.
 func TestSoakOfARunningServer(t *testing.T) {
 	o := serve(t)
 	o.Ops, o.Repeat, o.Sockets, o.Peers, o.Depth, o.Batch = true, 2, 2, 3, 4, 4
 	o.Sizes, o.Reply, o.Duration, o.Wire = []int{64, 100001}, 100, 200*time.Millisecond, string(rds.WireXRC)
-	if err := o.Validate(Stress); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, o.Validate(Stress))
 	rep, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(Stress))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	row := rep.Rows[0]
 	if a := row.RDS.Account; !row.Finished || row.Runs != 2 || row.RDS.Messages == 0 || row.RDS.TCPConns != 1 || a.Replies == 0 || a.Regions == 0 || a.Dropped > 0 {
 		t.Errorf("%+v, %+v", row, a)
 	}
 }
 
+// What is set for TCP is set for both transports.
 func TestTCPSettings(t *testing.T) {
 	o := serve(t)
 	o.Congestion, o.Buffers = defaultCongestion(), Buffers{Send: 128 << 10, Receive: 128 << 10}
@@ -217,9 +207,7 @@ func TestInterruptKeepsWhatThereIs(t *testing.T) {
 func TestServerRefusesNonsense(t *testing.T) {
 	o := serve(t)
 	c, err := net.Dial("tcp", o.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, err)
 	k := newController("server", c)
 	defer k.close()
 	good := &hello{Version: controlVersion, Provider: "node", Port: o.Port, Paths: 1}

@@ -18,24 +18,16 @@ import (
 func attacker(t *testing.T, uid uint32, path, text string, connections int, read bool) {
 	t.Helper()
 	order, err := json.Marshal(map[string]any{"Path": path, "Text": text, "Connections": connections, "Read": read})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), halfEnv+"="+string(order))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()
@@ -50,13 +42,9 @@ func openSocket(t *testing.T, snapshot func() (any, error)) string {
 	t.Helper()
 	path := socket(t)
 	dir := path[:strings.LastIndexByte(path, '/')]
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o755))
 	s, err := Config{Path: path, Mode: 0o666, readTimeout: 5 * time.Minute}.Serve(snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return path
 }

@@ -12,21 +12,15 @@ import (
 func TestGivenListener(t *testing.T) {
 	path := socket(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.SetUnlinkOnClose(false) // as one inherited from a service manager
 	s, err := Config{Path: "/not/used", Listener: l}.Serve(constant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got report
 	if err := Fetch(limit(t), path, &got); err != nil || got.Count != 7 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, s.Close())
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the socket file is gone: %v", err)
 	}

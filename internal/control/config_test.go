@@ -17,14 +17,10 @@ func TestModeAndGroup(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o600, 0o666, 0} {
 		path := socket(t)
 		s, err := Config{Path: path, Mode: mode, Group: os.Getgid()}.Serve(constant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { s.Close() })
 		info, err := os.Lstat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := mode
 		if want == 0 {
 			want = DefaultMode
@@ -41,14 +37,10 @@ func TestGroupOfTheFile(t *testing.T) {
 	}
 	path := socket(t)
 	s, err := Config{Path: path, Group: 12345}.Serve(constant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if gid := info.Sys().(*syscall.Stat_t).Gid; gid != 12345 {
 		t.Errorf("group %d, want 12345", gid)
 	}

@@ -17,9 +17,7 @@ func constant() (any, error) { return report{"node", 7}, nil }
 func socket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ctl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "c.sock")
 }

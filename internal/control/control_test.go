@@ -18,9 +18,7 @@ import (
 func serve(t *testing.T, path string, snapshot func() (any, error)) io.Closer {
 	t.Helper()
 	s, err := Serve(path, snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -35,22 +33,16 @@ func TestFetchReturnsSnapshot(t *testing.T) {
 	path := socket(t)
 	s := serve(t, path, constant)
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := info.Mode(), fs.ModeSocket|0o660; got != want {
 		t.Errorf("mode %v, want %v", got, want)
 	}
 	var got report
-	if err := Fetch(limit(t), path, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Fetch(limit(t), path, &got))
 	if want := (report{"node", 7}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	left, _ := os.ReadDir(filepath.Dir(path))
 	if len(left) != 0 {
 		t.Errorf("files left after Close: %v", left)
@@ -65,9 +57,7 @@ func TestFetchNamesParts(t *testing.T) {
 	path, plain := socket(t), socket(t)
 	with := func(parts []string) (any, error) { return report{strings.Join(parts, "+"), len(parts)}, nil }
 	s, err := Config{Path: path, With: with}.Serve(constant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	serve(t, plain, constant)
 	for _, c := range []struct {
@@ -114,9 +104,7 @@ func TestFetchWithoutServer(t *testing.T) {
 func TestFetchEndsWithContext(t *testing.T) {
 	path := socket(t)
 	l, err := net.Listen("unix", path) // accepts in the kernel, never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	fetched, left := make(chan struct{}), make(chan struct{})

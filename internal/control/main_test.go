@@ -57,3 +57,11 @@ func TestMain(m *testing.M) {
 func Serve(path string, snapshot func() (any, error)) (io.Closer, error) {
 	return Config{Path: path}.Serve(snapshot)
 }
+
+// must ends a test with an error, unless that is nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}

@@ -17,9 +17,7 @@ import (
 func stale(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.SetUnlinkOnClose(false)
 	l.Close()
 }
@@ -28,9 +26,7 @@ func TestServeReplacesStaleSocket(t *testing.T) {
 	path := socket(t)
 	stale(t, path)
 	serve(t, path, constant)
-	if err := Fetch(limit(t), path, new(report)); err != nil {
-		t.Error(err)
-	}
+	must(t, Fetch(limit(t), path, new(report)))
 	if files, _ := os.ReadDir(filepath.Dir(path)); len(files) != 1 {
 		t.Errorf("files left: %v", files)
 	}
@@ -84,9 +80,7 @@ func TestServeRace(t *testing.T) {
 func TestCloseLeavesForeignSocket(t *testing.T) {
 	path := socket(t)
 	first := serve(t, path, constant)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	serve(t, path, constant)
 	first.Close()
 	if err := Fetch(limit(t), path, new(report)); err != nil {

@@ -13,9 +13,7 @@ import (
 
 func TestServeLeavesOtherFilesAlone(t *testing.T) {
 	path := socket(t)
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("precious"), 0o600))
 	if _, err := Serve(path, constant); !errors.Is(err, errNotSocket) {
 		t.Errorf("error %v, want errNotSocket", err)
 	}

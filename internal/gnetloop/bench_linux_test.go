@@ -58,9 +58,7 @@ func send(t testing.TB, from *Conn, here, there *sink, b []byte, scrap [][]byte)
 	for len(b) > 0 {
 		scrap[0] = b
 		n, err := from.Writev(scrap)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if b = b[n:]; len(b) > 0 {
 			<-here.room
 		}
@@ -73,9 +71,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for _, size := range []int{64, 1 << 20} {
 		a, b := connect(t, newEngine(t, Options{EventLoops: 1}))
 		here, there := newSink(size), newSink(size)
-		if err := errors.Join(a.Start(here), b.Start(there)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(a.Start(here), b.Start(there)))
 		msg, scrap := make([]byte, size), make([][]byte, 1)
 		for range 8 {
 			send(t, a, here, there, msg, scrap)
@@ -89,9 +85,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestWakeAllocatesNothing(t *testing.T) {
 	a, _ := connect(t, newEngine(t, Options{EventLoops: 1}))
 	s := newSink(64)
-	if err := a.Start(s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Start(s))
 	a.Wake()
 	receive(t, s.woken)
 	if n := testing.AllocsPerRun(100, func() { a.Wake(); <-s.woken }); n > 0.5 {
@@ -107,9 +101,7 @@ func BenchmarkDirect(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			from, to := connect(b, newEngine(b, Options{}))
 			here, there := newSink(bb.size), newSink(bb.size)
-			if err := errors.Join(from.Start(here), to.Start(there)); err != nil {
-				b.Fatal(err)
-			}
+			must(b, errors.Join(from.Start(here), to.Start(there)))
 			msg, scrap := make([]byte, bb.size), make([][]byte, 1)
 			b.SetBytes(int64(bb.size))
 			b.ReportAllocs()
@@ -123,9 +115,7 @@ func BenchmarkDirect(b *testing.B) {
 func BenchmarkWake(b *testing.B) {
 	c, _ := connect(b, newEngine(b, Options{}))
 	s := newSink(64)
-	if err := c.Start(s); err != nil {
-		b.Fatal(err)
-	}
+	must(b, c.Start(s))
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Wake()

@@ -177,9 +177,7 @@ func TestWritableFollowsFullSocket(t *testing.T) {
 	receive(t, r.writable)
 	for n < len(b) {
 		m, err := c.Writev([][]byte{b[n:]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := io.ReadFull(peer, got[n:n+m]); err != nil {
 			t.Fatal(err)
 		}
@@ -279,9 +277,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		done.Store(true)
 		look.Wait()
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, e.Close())
 }
 
 // Engine.Close returns when every handler has heard the end.
@@ -296,9 +292,7 @@ func TestEngineCloseEndsConnections(t *testing.T) {
 		rs = append(rs, r)
 		_ = b // is never started
 	}
-	if err := errors.Join(e.Close(), e.Close()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(e.Close(), e.Close()))
 	for _, r := range rs {
 		select {
 		case cause := <-r.closed:

@@ -27,14 +27,10 @@ import (
 func exhaust(t *testing.T, few int) (free func()) {
 	t.Helper()
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := old
 	low.Cur = 100
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	var files []*os.File
 	take := func() {
 		for {
@@ -88,15 +84,11 @@ func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
 	e := newEngine(t, Options{Logger: log})
 	addr, accepted := listen(t, e)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 
 	free := exhaust(t, 0)
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}))
 	if e := receive(t, entries); e.Message != "cannot accept" {
 		t.Errorf("logged %q", e.Message)
 	}
@@ -116,24 +108,16 @@ func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
 // refused, and those that come later, when there is room again, are taken at once.
 func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := old
 	low.Cur = 100
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) })
 	ln, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(ln)
 	other := newAddr()
-	if err := errors.Join(unix.Bind(ln, &unix.SockaddrInet4{Addr: other.Addr().As4(), Port: 4000}), unix.Listen(ln, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(unix.Bind(ln, &unix.SockaddrInet4{Addr: other.Addr().As4(), Port: 4000}), unix.Listen(ln, 1)))
 	if half := newEngine(t, Options{EventLoops: 1, HalfOpen: 256, HalfOpenEach: 16}).half.most; half != 75/halfOpenPart {
 		t.Errorf("of 75 descriptors %d half-open connections may have two each", half)
 	}
@@ -150,9 +134,7 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 		}
 		defer unix.Close(fd)
 		peers = append(peers, fd)
-		if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}))
 		eventually(t, "it is taken or refused", func() bool { return len(accepted)+int(e.Stats().AcceptErrors) == len(peers) })
 	}
 	if n := openDescriptors(t); n < 72 || n > 78 {
@@ -160,9 +142,7 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 	}
 	for { // a connection would find one descriptor, and have to be made to miss its second
 		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer unix.Close(fd)
 		if fd >= e.bound {
 			break
@@ -188,18 +168,12 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 func TestListenerClosesDuringShortage(t *testing.T) {
 	e := newEngine(t, Options{})
 	ln, err := e.Listen(newAddr(), func(c *Conn) { c.Close(transport.Abort) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
 	free := exhaust(t, 0)
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: ln.Addr().Addr().As4(), Port: int(ln.Addr().Port())}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: ln.Addr().Addr().As4(), Port: int(ln.Addr().Port())}))
 	eventually(t, "an attempt", func() bool { return e.Stats().AcceptErrors > 0 })
 	ln.Close()
 	eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
@@ -244,9 +218,7 @@ func TestNoDescriptorLeak(t *testing.T) {
 		receive(t, ra.closed)
 		receive(t, rb.closed)
 	}
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Close())
 	_ = e.opts.Loops.Close()
 	// Descriptors of package net are closed after their last goroutine has left.
 	eventually(t, "descriptors are closed", func() bool { return open() <= before })
@@ -301,9 +273,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	e := newEngine(t, Options{})
 	addr, accepted := listen(t, e)
 	a, err := e.Dial(t.Context(), newAddr(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := receive(t, accepted)
 	r := newRecorder(t)
 	free := exhaust(t, 0)

@@ -58,9 +58,7 @@ func TestGate(t *testing.T) {
 	}
 	e.mu.Unlock()
 	c, err := (&net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(friend.Addr(), 0))}).Dial("tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if got := receive(t, accepted); got.RemoteAddr().Addr() != friend.Addr() {
 		t.Errorf("accepted %v", got.RemoteAddr())

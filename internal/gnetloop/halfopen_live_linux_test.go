@@ -31,9 +31,7 @@ func TestHalfOpenIsBounded(t *testing.T) {
 	dial := func(from netip.Addr) (*net.TCPConn, *Conn, *recorder) {
 		t.Helper()
 		c, err := net.DialTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.TCPAddrFromAddrPort(addr))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		conn, r := receive(t, accepted), newRecorder(t)
 		start(t, conn, r)

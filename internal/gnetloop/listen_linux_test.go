@@ -24,9 +24,7 @@ func TestListenerOfAnyPort(t *testing.T) {
 	accepted := make(chan *Conn, 1)
 	local := newAddr()
 	ln, err := e.Listen(local, func(c *Conn) { accepted <- c })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if a := ln.Addr(); a.Addr() != local.Addr() || a.Port() == 0 {
 		t.Fatalf("listening on %v", a)
 	}
@@ -34,9 +32,7 @@ func TestListenerOfAnyPort(t *testing.T) {
 		t.Errorf("Listen: %v", err)
 	}
 	a, err := e.Dial(t.Context(), newAddr(), ln.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := receive(t, accepted)
 	if a.LocalAddr() != b.RemoteAddr() || a.RemoteAddr() != b.LocalAddr() || a.RemoteAddr() != ln.Addr() {
 		t.Errorf("%v-%v, %v-%v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())
@@ -62,18 +58,14 @@ func TestDialFromPort(t *testing.T) {
 	e := newEngine(t, Options{})
 	addr, accepted := listen(t, e)
 	free, err := net.Listen("tcp4", newAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	local := addrPort(free.Addr())
 	if _, err := e.Dial(t.Context(), local, addr); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("Dial: %v", err)
 	}
 	_ = free.Close()
 	c, err := e.Dial(t.Context(), netip.AddrPortFrom(netip.AddrFrom16(local.Addr().As16()), local.Port()), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.LocalAddr() != local {
 		t.Errorf("from %v, expected %v", c.LocalAddr(), local)
 	}
@@ -103,9 +95,7 @@ func TestDialCanceled(t *testing.T) {
 func answers(t *testing.T, to unix.Sockaddr) bool {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	if err := unix.Connect(fd, to); err != nil && err != unix.EINPROGRESS {
 		t.Fatal(err)
@@ -122,17 +112,11 @@ func TestDialEndsWithEngine(t *testing.T) {
 	t.Parallel()
 	// A listener whose queue is full answers no more connects.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: newAddr().Addr().As4()}), unix.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: newAddr().Addr().As4()}), unix.Listen(fd, 0)))
 	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in4 := sa.(*unix.SockaddrInet4)
 	addr := netip.AddrPortFrom(netip.AddrFrom4(in4.Addr), uint16(in4.Port))
 	for i := 0; answers(t, sa); i++ {
@@ -181,13 +165,9 @@ func TestIPv6(t *testing.T) {
 	e := newEngine(t, Options{})
 	accepted := make(chan *Conn, 1)
 	ln, err := e.Listen(loopback, func(c *Conn) { accepted <- c })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a, err := e.Dial(t.Context(), loopback, ln.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, r := receive(t, accepted), newRecorder(t)
 	start(t, a, newRecorder(t))
 	start(t, b, r)
@@ -209,9 +189,7 @@ func TestUnlistenOffersWhatIsConnected(t *testing.T) {
 	const first, more = 1, 5
 	offered, goOn := make(chan *Conn, first+more), make(chan struct{})
 	ln, err := e.Listen(newAddr(), func(c *Conn) { offered <- c; <-goOn })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var peers []net.Conn
 	for range first + more {
 		c := dial(t, ln.Addr())

@@ -27,9 +27,7 @@ type rope struct {
 func newRope(t *testing.T) *rope {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &rope{t: t, fds: fds}
 	t.Cleanup(func() { _ = unix.Close(fds[0]); _ = unix.Close(fds[1]) })
 	return r
@@ -244,9 +242,7 @@ func TestOnePeerHasOneLoop(t *testing.T) {
 		for _, e := range []*Engine{e1, e2, e1} {
 			addr, accepted := listen(t, e)
 			c, err := e.Dial(t.Context(), here, addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { c.Close(0) }()
 			b := receive(t, accepted)
 			start(t, b, newRecorder(t))

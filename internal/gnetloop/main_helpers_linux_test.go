@@ -15,7 +15,13 @@ const patience = 20 * time.Second
 
 func start(t testing.TB, c *Conn, r *recorder) {
 	t.Helper()
-	if err := c.Start(r); err != nil {
+	must(t, c.Start(r))
+}
+
+// must ends a test with an error, unless that is nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
 		t.Fatal(err)
 	}
 }

@@ -37,9 +37,7 @@ func newEngine(t testing.TB, o Options) *Engine {
 		o.Loops = newLoops(t, o.EventLoops, o.ReadBuffer)
 	}
 	e, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
@@ -50,9 +48,7 @@ var onLoops = os.Getenv("RDS_TEST_LOOPS") != ""
 func newLoops(t testing.TB, n, buffer int) *Loops {
 	t.Helper()
 	ls, err := NewLoops(n, buffer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = ls.Close() })
 	return ls
 }
@@ -75,9 +71,7 @@ func listen(t testing.TB, e *Engine) (netip.AddrPort, <-chan *Conn) {
 	t.Helper()
 	accepted := make(chan *Conn, 100)
 	ln, err := e.Listen(newAddr(), func(c *Conn) { accepted <- c })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ln.Addr(), accepted
 }
 
@@ -86,9 +80,7 @@ func connect(t testing.TB, e *Engine) (a, b *Conn) {
 	t.Helper()
 	addr, accepted := listen(t, e)
 	a, err := e.Dial(t.Context(), newAddr(), addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a, receive(t, accepted)
 }
 
@@ -104,9 +96,7 @@ func rawPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn) {
 func dial(t testing.TB, to netip.AddrPort) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(to))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -156,9 +146,7 @@ func write(t testing.TB, c net.Conn, b []byte) {
 func settle(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eventually(t, "all is acknowledged", func() (sent bool) {
 		_ = raw.Control(func(fd uintptr) { n, errno := outq(int(fd)); sent = errno == 0 && n == 0 })
 		return sent
@@ -177,8 +165,6 @@ func pattern(n int) []byte {
 func option(t testing.TB, c *Conn, level, opt int) int {
 	t.Helper()
 	v, err := unix.GetsockoptInt(c.fd, level, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }

@@ -51,9 +51,7 @@ func TestPassedListener(t *testing.T) {
 	c := &caller{T: t, came: make(chan string, 16)}
 	first := newEngine(t, Options{EventLoops: 1})
 	ln, err := first.Listen(newAddr(), c.accept("first"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.to = ln.Addr()
 	c.connect()
 	c.heard("first")
@@ -70,9 +68,7 @@ func TestPassedListener(t *testing.T) {
 	if _, err := second.Listen(ln.Addr(), c.accept("second")); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close())
 	c.connect()
 	c.silence("before it may")
 	close(begin)

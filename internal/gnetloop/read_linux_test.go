@@ -78,9 +78,7 @@ func TestPlaceIsFilledInParts(t *testing.T) {
 		return place[have:], 0
 	}
 	filled := &countFilled{recorder: r, have: &have}
-	if err := c.Start(filled); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start(filled))
 	b := pattern(len(place))
 	for i := 0; i < len(b); {
 		n := min(1+i/2, len(b)-i)

@@ -24,15 +24,11 @@ import (
 func deafen(t testing.TB, c syscall.Conn) (heal func()) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	control := func(f func(fd int) error) {
 		t.Helper()
 		var failed error
-		if err := errors.Join(raw.Control(func(fd uintptr) { failed = f(int(fd)) }), failed); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(raw.Control(func(fd uintptr) { failed = f(int(fd)) }), failed))
 	}
 	none := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}} // of a packet keep 0 bytes
 	control(func(fd int) error {
@@ -201,9 +197,7 @@ func TestLostSYNIsSentAfresh(t *testing.T) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // whose sockets take no filter
 	listener, err := lc.Listen(t.Context(), "tcp4", newAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	ln := listener.(*net.TCPListener)
 	heal := deafen(t, ln)
@@ -215,15 +209,11 @@ func TestLostSYNIsSentAfresh(t *testing.T) {
 		}
 		return e.Dial(ctx, newAddr(), addrPort(ln.Addr()))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close(transport.Abort)
 	for { // the first attempt's SYN may have been repeated at the same time
 		peer, err := ln.AcceptTCP()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer peer.Close()
 		if addrPort(peer.RemoteAddr()) == c.LocalAddr() {
 			return

@@ -238,14 +238,9 @@ func TestReleaseOfWhatIsNotAllocatedPanics(t *testing.T) {
 		t.Errorf("%d free of %d: a panic left traces", a.Free(), a.Size())
 	}
 	for _, n := range []int{0, -ChunkSize, ChunkSize - 1, ChunkSize + MinBlock} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("an arena of %d bytes", n)
-				}
-			}()
-			NewArena(n)
-		}()
+		if !panics(func() { NewArena(n) }) {
+			t.Errorf("an arena of %d bytes", n)
+		}
 	}
 }
 

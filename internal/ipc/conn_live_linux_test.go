@@ -25,9 +25,7 @@ func connect(t *testing.T) (app, daemon *Conn, raw *net.UnixConn) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix(Network, &net.UnixAddr{Name: path, Net: Network})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	if app, err = Dial(path); err != nil {
 		t.Fatal(err)
@@ -50,9 +48,7 @@ func TestCallsCross(t *testing.T) {
 		&Request{ID: 1 << 63, Op: CallBind, Socket: 1, Addr: addr, Local: addr.Addr(), Remote: addr.Addr(), Option: OptionTOS, Value: -1, Linger: 1},
 		&Reply{ID: 1, Error: "e", Errno: 1, Socket: 2, Addr: addr, Peer: 3, Messages: 4, Bytes: 5, Data: []byte{0, 255}, More: true},
 	} {
-		if err := app.Send(v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, app.Send(v))
 		got := reflect.New(reflect.TypeOf(v).Elem()).Interface()
 		if err := daemon.Receive(got); err != nil || !reflect.DeepEqual(got, v) {
 			t.Errorf("%+v (%v), want %+v", got, err, v)
@@ -70,9 +66,7 @@ func TestMessagesOfAnySizeUpToTheLimitCross(t *testing.T) {
 	t.Parallel()
 	app, daemon, _ := connect(t)
 	for _, n := range []int{0, 1, maxFrame - 2} { // two quotes
-		if err := app.Send(strings.Repeat("x", n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, app.Send(strings.Repeat("x", n)))
 		var s string
 		if err := daemon.Receive(&s); err != nil || len(s) != n {
 			t.Errorf("%d of %d: %v", len(s), n, err)
@@ -86,9 +80,7 @@ func TestMessagesOfAnySizeUpToTheLimitCross(t *testing.T) {
 func TestMalformedMessagesAreErrors(t *testing.T) {
 	t.Parallel()
 	app, daemon, raw := connect(t)
-	if err := raw.SetWriteBuffer(4 * maxFrame); err != nil {
-		t.Fatal(err)
-	}
+	must(t, raw.SetWriteBuffer(4*maxFrame))
 	for _, c := range []struct {
 		name, frame string
 		want        error
@@ -136,9 +128,7 @@ func TestMalformedMessagesAreErrors(t *testing.T) {
 func descriptors(t *testing.T) []string {
 	t.Helper()
 	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []string
 	for _, e := range dir {
 		if name, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.Contains(name, "/proc/") {
@@ -172,9 +162,7 @@ func TestNoDescriptorOfABadMessageStaysOpen(t *testing.T) {
 	var fds []int
 	for i := range 16 {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer f.Close()
 		files, fds = append(files, f), append(fds, int(f.Fd()))
 	}
@@ -224,9 +212,7 @@ func TestNoDescriptorOfABadMessageStaysOpen(t *testing.T) {
 			}
 		}
 	}
-	if err := daemon.Send(Welcome{Version: 1}, files[:4]...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, daemon.Send(Welcome{Version: 1}, files[:4]...))
 	var w Welcome
 	got, err := app.ReceiveFiles(&w, WelcomeFiles)
 	if err != nil || len(got) != 4 || w.Version != 1 {
@@ -243,16 +229,12 @@ func TestTheKernelSaysWhoConnected(t *testing.T) {
 	t.Parallel()
 	_, daemon, _ := connect(t)
 	c, err := daemon.Peer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.PID != os.Getpid() || c.UID != uint32(os.Geteuid()) || c.GID != uint32(os.Getegid()) {
 		t.Errorf("%+v", c)
 	}
 	groups, err := os.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(c.Groups) != len(groups) {
 		t.Errorf("groups %d, want %d", c.Groups, groups)
 	}
@@ -275,9 +257,7 @@ func TestBoundRefusesLongCalls(t *testing.T) {
 		n    int
 		want error
 	}{{maxCall - 2, nil}, {maxCall - 1, ErrFrame}} { // two quotes
-		if err := app.Send(strings.Repeat("x", c.n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, app.Send(strings.Repeat("x", c.n)))
 		var s string
 		if err := daemon.Receive(&s); !errors.Is(err, c.want) || err == nil && len(s) != c.n {
 			t.Errorf("%d bytes: %d, %v", c.n, len(s), err)

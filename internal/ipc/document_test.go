@@ -21,9 +21,7 @@ import (
 func docTable(t *testing.T, after string) [][]string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/IPC.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, found := strings.Cut(string(doc), "\n"+after)
 	if !found {
 		t.Fatalf("docs/IPC.md has no %q", after)
@@ -243,9 +241,7 @@ func TestOpsAreThoseOfTheDocument(t *testing.T) {
 func TestTheDiagramIsAnEntry(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/IPC.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var words []string
 	for _, m := range regexp.MustCompile(`(?m)^\|(.*)\|  word (\d)$`).FindAllStringSubmatch(string(doc), -1) {
 		if n := number(t, m[2]); n != len(words) {

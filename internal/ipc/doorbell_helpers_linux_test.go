@@ -7,9 +7,7 @@ import (
 func newBell(t testing.TB) (*Bell, *Ear) {
 	t.Helper()
 	bell, ear, err := NewBell()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = bell.Close(); _ = ear.Close() })
 	return bell, ear
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +21,7 @@ func TestRingsBeforeTheWaitEndIt(t *testing.T) {
 	for range 3 {
 		bell.Ring()
 	}
-	if err := ear.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ear.Wait())
 	var none [1]byte // all three are answered
 	if _, err := unix.Read(int(ear.f.Fd()), none[:]); err != unix.EAGAIN {
 		t.Errorf("the bell still rings: %v", err)
@@ -53,19 +54,13 @@ func TestASharedBellNeverWaits(t *testing.T) {
 	t.Parallel()
 	bell, ear := newBell(t)
 	fd, err := unix.Dup(int(bell.File().Fd())) // as the application has it
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unix.Close(fd)
-	if err := unix.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.SetNonblock(fd, false))
 	for unix.Send(fd, make([]byte, 1024), unix.MSG_DONTWAIT) == nil {
 	}
 	bell.Ring()
-	if err := ear.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, ear.Wait())
 }
 
 func TestBellsAreHandedOver(t *testing.T) {
@@ -73,25 +68,17 @@ func TestBellsAreHandedOver(t *testing.T) {
 	bell, ear := newBell(t)
 	dup := func(f *os.File) *os.File {
 		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return os.NewFile(uintptr(fd), "rds")
 	}
 	theirs, err := OpenBell(dup(bell.File()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	listener, err := OpenEar(dup(ear.File()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = bell.Close()
 	_ = ear.Close()
 	theirs.Ring()
-	if err := listener.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, listener.Wait())
 	_ = theirs.Close()
 	if err := listener.Wait(); err != io.EOF {
 		t.Error(err)
@@ -118,17 +105,11 @@ func TestRouseEndsOneWait(t *testing.T) {
 	end := make(chan error)
 	go func() { end <- ear.Wait() }()
 	ear.Rouse()
-	if err := <-end; err != nil {
-		t.Error(err)
-	}
+	must(t, <-end)
 	ear.Rouse()
-	if err := ear.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, ear.Wait())
 	bell.Ring()
-	if err := ear.Wait(); err != nil {
-		t.Error(err)
-	}
+	must(t, ear.Wait())
 	if err := ear.rc.Control(func(fd uintptr) {
 		if ear.listen(fd) {
 			t.Error("the wait before did not take the ring: it was roused once more")
@@ -141,4 +122,140 @@ func TestRouseEndsOneWait(t *testing.T) {
 	if err := ear.Wait(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the ear was closed: %v", err)
 	}
+}
+
+// BenchmarkBellPingPong is one wake-up in each direction: two goroutines that
+// have nothing to do but ring and wait.
+func BenchmarkBellPingPong(b *testing.B) {
+	bell, ear, err := NewBell()
+	must(b, err)
+	back, echo, err := NewBell()
+	must(b, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ear.Wait() == nil {
+			back.Ring()
+		}
+	}()
+	b.ReportAllocs()
+	for b.Loop() {
+		bell.Ring()
+		must(b, echo.Wait())
+	}
+	bell.Close()
+	<-done
+	for _, c := range []interface{ Close() error }{ear, back, echo} {
+		c.Close()
+	}
+}
+
+// BenchmarkBellRing rings for a listener that is awake: the cost of a wake-up
+// for who publishes.
+func BenchmarkBellRing(b *testing.B) {
+	bell, ear, err := NewBell()
+	must(b, err)
+	defer bell.Close()
+	defer ear.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		bell.Ring()
+		must(b, ear.Wait())
+	}
+}
+
+// BenchmarkFlagLowered is what a side pays per publication while the other is
+// awake: one load.
+func BenchmarkFlagLowered(b *testing.B) {
+	f := Flag{new(atomic.Uint32)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if f.Take() {
+			b.Fatal("was raised")
+		}
+	}
+}
+
+// inGoPoller tells whether a descriptor is in an epoll instance of this process.
+func inGoPoller(t *testing.T, fd int) bool {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	var st unix.Stat_t
+	must(t, unix.Fstat(fd, &st))
+	ino := " ino:" + strings.ToLower(hex(st.Ino)) + " "
+	for _, e := range entries {
+		if at, _ := os.Readlink("/proc/self/fd/" + e.Name()); at != "anon_inode:[eventpoll]" {
+			continue
+		}
+		if info, err := os.ReadFile("/proc/self/fdinfo/" + e.Name()); err == nil && strings.Contains(string(info), ino) {
+			return true
+		}
+	}
+	return false
+}
+
+func hex(n uint64) string {
+	const digits = "0123456789abcdef"
+	s := ""
+	for ; n > 0; n /= 16 {
+		s = string(digits[n%16]) + s
+	}
+	return s
+}
+
+// An ear that an event loop watches is not in Go's poller, which would wake a thread of its own
+// with each ring: not when it was made, nor when it was received.
+func TestWatchedEarIsNotInGoPoller(t *testing.T) {
+	bell, ear, err := NewWatchedBell()
+	must(t, err)
+	defer bell.Close()
+	if inGoPoller(t, ear.FD()) {
+		t.Error("the new ear is in Go's poller")
+	}
+	f, err := ear.Duplicate()
+	must(t, err)
+	must(t, ear.Close())
+	again, err := OpenWatchedEar(f)
+	must(t, err)
+	if inGoPoller(t, again.FD()) {
+		t.Error("the received ear is in Go's poller")
+	}
+	other, waited, err := NewBell() // to see that the test can fail
+	must(t, err)
+	_ = waited.rc.Control(func(fd uintptr) {
+		if !inGoPoller(t, int(fd)) {
+			t.Error("an ear to wait at is not found in Go's poller: nothing was tested")
+		}
+	})
+	_ = other.Close()
+	_ = waited.Close()
+	runtime.KeepAlive(waited)
+	if err := again.Take(); err != nil {
+		t.Errorf("nobody has rung: %v", err)
+	}
+	bell.Ring()
+	bell.Ring()
+	must(t, again.Take())
+	if n, err := unix.IoctlGetInt(again.FD(), unix.TIOCINQ); n != 0 || err != nil {
+		t.Errorf("%d rings are left: %v", n, err)
+	}
+	_ = bell.Close()
+	if err := again.Take(); err != io.EOF {
+		t.Errorf("no bell is left: %v", err)
+	}
+	must(t, again.Close())
+}
+
+// The flags that an application can set on its end of the doorbell do not make Take wait.
+func TestTakeNeverWaits(t *testing.T) {
+	bell, ear, err := NewWatchedBell()
+	must(t, err)
+	defer bell.Close()
+	must(t, unix.SetNonblock(ear.FD(), false))
+	must(t, ear.Take())
+	if n := testing.AllocsPerRun(100, func() { bell.Ring(); _ = ear.Take() }); n != 0 {
+		t.Errorf("%v allocations for a ring", n)
+	}
+	_ = ear.Close()
 }

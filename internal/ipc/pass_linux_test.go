@@ -61,13 +61,9 @@ func TestTableIsReplaced(t *testing.T) {
 	t.Parallel()
 	first, f := newTable(t)
 	here, there := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	if err := first.SetPeer(3, here, there); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.SetPeer(3, here, there))
 	r, err := OpenTable(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
@@ -88,19 +84,13 @@ func TestTableIsReplaced(t *testing.T) {
 	}
 	for i := range 20 {
 		next, g, err := NewTable(uint32(100 + i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := next.SetPeer(3, here, there); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, next.SetPeer(3, here, there))
 		var m wire.CongestionMap
 		m.Set(uint16(i))
 		next.Succeed(uint64(1000*i), nil)
 		next.SetMap(3, &m)
-		if err := r.Replace(g); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Replace(g))
 		_ = g.Close()
 		if r.Generation() != uint32(100+i) || !r.Congested(3, uint16(i)) || r.Maps() != uint64(1000*i+1) {
 			t.Fatalf("table %d: generation %d, %d maps", i, r.Generation(), r.Maps())
@@ -110,9 +100,7 @@ func TestTableIsReplaced(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer null.Close()
 	if r.Replace(null) == nil {
 		t.Error("a file that is no table takes its place")
@@ -162,9 +150,7 @@ func TestSegmentIsAdopted(t *testing.T) {
 	t.Parallel()
 	l := Layout{Submissions: 64, Completions: 64, Sockets: 4, Data: 64 << 10, Send: 1 << 20, Receive: 1 << 20, Memory: 1 << 20}
 	s, f, err := NewSegment(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	defer f.Close()
 	app, cq := s.Submit(), s.Complete()
@@ -192,9 +178,7 @@ func TestSegmentIsAdopted(t *testing.T) {
 
 	s.word(offLayout).Store(1 << 40) // the application's mischief
 	g, err := AdoptSegment(l, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer g.Close()
 	next := g.Submitted()
 	next.Seek(sq.At())

@@ -51,13 +51,9 @@ func TestTheDirectorySaysThatThereIsADaemon(t *testing.T) {
 	find("no directory", n.System, false)
 	t.Setenv("XDG_RUNTIME_DIR", user)
 	find("no directory, and none of the user's", mine, false)
-	if err := n.MakeDir(mine); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.MakeDir(mine))
 	find("the user's directory", mine, true)
-	if err := n.MakeDir(n.System); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.MakeDir(n.System))
 	find("both directories", n.System, true)
 	if err := n.MakeDir(n.System); err != nil {
 		t.Errorf("the directory is there: %v", err)
@@ -66,9 +62,7 @@ func TestTheDirectorySaysThatThereIsADaemon(t *testing.T) {
 		t.Errorf("%v, %v: nobody else may look into it", info.Mode(), err)
 	}
 	foreign := filepath.Join(t.TempDir(), "sub", "rds.sock")
-	if err := n.MakeDir(foreign); err != nil {
-		t.Error(err)
-	}
+	must(t, n.MakeDir(foreign))
 	if _, err := os.Stat(filepath.Dir(foreign)); err == nil {
 		t.Error("a directory was made that is no runtime directory")
 	}

@@ -17,9 +17,7 @@ var smallLayout = Layout{Submissions: 64, Completions: 128, Sockets: 16, Data: 6
 func newSegment(t *testing.T, l Layout) (*Segment, *os.File) {
 	t.Helper()
 	s, f, err := NewSegment(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = s.Close(); _ = f.Close() })
 	return s, f
 }
@@ -28,9 +26,7 @@ func newSegment(t *testing.T, l Layout) (*Segment, *os.File) {
 func reopen(t *testing.T, f *os.File) *os.File {
 	t.Helper()
 	again, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(f.Fd())), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = again.Close() })
 	return again
 }
@@ -39,9 +35,7 @@ func TestBothSidesSeeTheSameSegment(t *testing.T) {
 	t.Parallel()
 	d, f := newSegment(t, smallLayout)
 	a, err := OpenSegment(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer a.Close()
 	if a.Layout != smallLayout {
 		t.Errorf("layout %+v, want %+v", a.Layout, smallLayout)
@@ -115,14 +109,9 @@ func TestOnlyCellsThatExistCanBeHad(t *testing.T) {
 	t.Parallel()
 	s, _ := newSegment(t, smallLayout)
 	for _, i := range []int{-1, smallLayout.Sockets, 1 << 20} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("Cell(%d) exists", i)
-				}
-			}()
-			s.Cell(i)
-		}()
+		if !panics(func() { s.Cell(i) }) {
+			t.Errorf("Cell(%d) exists", i)
+		}
 	}
 }
 
@@ -152,17 +141,13 @@ func TestAClosedSegmentCanBeClosedAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := newSegment(t, smallLayout)
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, s.Close())
 	}
 }
 
 func TestImpossibleLayoutsAreRefused(t *testing.T) {
 	t.Parallel()
-	if err := smallLayout.validate(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, smallLayout.validate())
 	beyond := 1 << 30
 	beyond *= 2 // negative where int has 32 bits
 	for _, c := range []struct {
@@ -234,9 +219,7 @@ func TestSegmentsThatAreNoneAreRefused(t *testing.T) {
 			continue // no file of this process's is that large
 		}
 		f, err := memfd("rds-test", int(c.size))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if c.change != nil {
 			s := &Segment{Layout: smallLayout}
 			if s.mem, err = mmap(f, int(c.size), true); err != nil {
@@ -244,9 +227,7 @@ func TestSegmentsThatAreNoneAreRefused(t *testing.T) {
 			}
 			s.format()
 			c.change(s)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close())
 		}
 		if s, err := OpenSegment(f); !errors.Is(err, errLayout) {
 			t.Errorf("%s: %v", c.name, err)
@@ -257,9 +238,7 @@ func TestSegmentsThatAreNoneAreRefused(t *testing.T) {
 		_ = f.Close()
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	defer w.Close()
 	if _, err := OpenSegment(r); err == nil {

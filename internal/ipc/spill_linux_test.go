@@ -14,9 +14,7 @@ func TestSpilledIsFound(t *testing.T) {
 	l := smallLayout
 	l.Receive = 4 * ChunkSize
 	seg, f, err := NewSegment(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	defer seg.Close()
 	most := 0
@@ -88,9 +86,7 @@ func TestSpilledIsFound(t *testing.T) {
 func TestBrokenSpill(t *testing.T) {
 	t.Parallel()
 	seg, f, err := NewSegment(smallLayout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	defer seg.Close()
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -19,9 +19,7 @@ import (
 func newTable(t *testing.T) (*Table, *os.File) {
 	t.Helper()
 	w, f, err := NewTable(7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = w.Close(); _ = f.Close() })
 	return w, f
 }
@@ -29,9 +27,7 @@ func newTable(t *testing.T) (*Table, *os.File) {
 func openTable(t *testing.T, f *os.File) *Table {
 	t.Helper()
 	r, err := OpenTable(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
@@ -57,9 +53,7 @@ func TestApplicationsReadWhatTheDaemonWrites(t *testing.T) {
 		if _, _, ok := r.Peer(slot); ok {
 			t.Errorf("slot %d is used before it is", slot)
 		}
-		if err := w.SetPeer(slot, c.local, c.remote); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.SetPeer(slot, c.local, c.remote))
 		if l, m, ok := r.Peer(slot); l != c.local || m != c.remote || !ok {
 			t.Errorf("slot %d: %v and %v, want %v and %v", slot, l, m, c.local, c.remote)
 		}
@@ -68,14 +62,9 @@ func TestApplicationsReadWhatTheDaemonWrites(t *testing.T) {
 		if _, _, ok := r.Peer(slot); ok {
 			t.Errorf("slot %d exists", slot)
 		}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("slot %d can be written", slot)
-				}
-			}()
-			_ = w.SetPeer(slot, ip("192.0.2.1"), ip("192.0.2.2"))
-		}()
+		if !panics(func() { _ = w.SetPeer(slot, ip("192.0.2.1"), ip("192.0.2.2")) }) {
+			t.Errorf("slot %d can be written", slot)
+		}
 	}
 	for _, c := range []struct{ local, remote netip.Addr }{
 		{ip("fe80::1"), ip("fe80::2").WithZone(strings.Repeat("z", zoneMax+1))},
@@ -102,9 +91,7 @@ func TestSlotsHaveGenerations(t *testing.T) {
 	}
 	is("empty", 0)
 	for n := range uint32(3) {
-		if err := w.SetPeer(9, a, b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.SetPeer(9, a, b))
 		w.ClearPeer(9)
 		is("of a peer that nobody was told of", 0)
 		_ = w.SetPeer(9, b, a)
@@ -122,9 +109,7 @@ func TestSlotsHaveGenerations(t *testing.T) {
 	next, g := newTable(t)
 	next.Succeed(1, w.Slots())
 	_ = next.SetPeer(9, a, b)
-	if err := r.Replace(g); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Replace(g))
 	is("of a successor", 4)
 	next.slots[9] = 1<<slotBits - 1
 	next.RetirePeer(9)
@@ -197,18 +182,14 @@ func TestTheTableCannotBeWritten(t *testing.T) {
 			t.Errorf("%s: another seal: %v", name, err)
 		}
 		mem, err := unix.Mmap(fd, 0, pageSize, unix.PROT_READ, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_WRITE); err != unix.EACCES {
 			t.Errorf("%s: made writable: %v", name, err)
 		}
 		if err := unix.Madvise(mem, unix.MADV_REMOVE); err == nil {
 			t.Errorf("%s: pages removed", name)
 		}
-		if err := unix.Munmap(mem); err != nil {
-			t.Error(err)
-		}
+		must(t, unix.Munmap(mem))
 	}
 	w.SetMap(0, &wire.CongestionMap{1}) // the daemon still can
 	if !w.Congested(0, 0) || w.Generation() != 7 {
@@ -220,9 +201,7 @@ func TestTablesThatAreNoneAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, pageSize, tableSize - pageSize, tableSize, tableSize + pageSize} {
 		f, err := memfd("rds-test", size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := OpenTable(f); !errors.Is(err, errLayout) {
 			t.Errorf("%d zeros: %v", size, err)
 		}
@@ -235,9 +214,7 @@ func TestAnUntouchedTableCostsNothing(t *testing.T) {
 	w, f := newTable(t)
 	used := func() int64 {
 		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return info.Sys().(*syscall.Stat_t).Blocks * 512
 	}
 	before := used()
@@ -263,9 +240,7 @@ func TestApplicationsReadWhoIsBarred(t *testing.T) {
 	if r.Down(3) || r.Barred(3) {
 		t.Error("of a slot that is not used")
 	}
-	if err := w.SetPeer(3, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.SetPeer(3, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")))
 	for _, c := range []struct{ down, barred bool }{{true, false}, {true, true}, {false, true}, {false, false}} {
 		w.SetDown(3, c.down, c.barred)
 		if r.Down(3) != c.down || r.Barred(3) != c.barred {

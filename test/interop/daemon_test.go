@@ -59,9 +59,7 @@ func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int, args ..
 // start starts the daemon and waits until it takes applications.
 func (d *daemon) start(t *testing.T) {
 	t.Helper()
-	if err := d.launch(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.launch())
 	err := poll(t.Context(), func() (bool, error) {
 		c, err := rds.Dial(d.socket)
 		if err != nil {

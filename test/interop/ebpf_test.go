@@ -32,9 +32,7 @@ func testEBPF(t *testing.T, l *lab) {
 		if errors.Is(err, fs.ErrNotExist) {
 			t.Skipf("interop: no %s: nobody has written down what Linux %s has", file, l.kernel.version())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := guest.run(t, ebpfProbe)
 		if got != string(want) {
 			t.Errorf("%s says other than the guest:\n%s", file, got)

@@ -29,9 +29,7 @@ type socket struct {
 func (p *process) bind(t *testing.T, sendBuffer, receiveBuffer int) socket {
 	t.Helper()
 	s, err := p.tryBind(t.Context(), p.addr, sendBuffer, receiveBuffer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { s.close(context.Background()) })
 	return s
 }
@@ -106,9 +104,7 @@ func startAll(t *testing.T, ctx context.Context, flows []flow, work *sync.WaitGr
 	t.Helper()
 	for _, f := range flows {
 		r, err := f.start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, r)
 		messages += f.stream.Count
 		work.Go(func() {

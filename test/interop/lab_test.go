@@ -152,9 +152,7 @@ func newLabWith(t *testing.T, taps int, missing func() string, build func() (bui
 		t.Skip("interop: needs " + what)
 	}
 	b, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sweep()
 	l := &lab{built: b, owner: t, netns: namespacePrefix + strconv.Itoa(os.Getpid()), logs: os.Getenv("RDS_INTEROP_LOGS")}
 	if l.logs == "" {
@@ -195,9 +193,7 @@ func (l *lab) inside(t *testing.T, args ...string) {
 func (l *lab) logFile(t *testing.T, prefix string) string {
 	t.Helper()
 	f, err := os.CreateTemp(l.logs, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = f.Close()
 	return f.Name()
 }
@@ -222,5 +218,13 @@ func sweep() {
 		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			_ = exec.Command("ip", "netns", "del", name).Run()
 		}
+	}
+}
+
+// must ends a test with an error, unless that is nil.
+func must(t testing.TB, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
 	}
 }

@@ -151,14 +151,10 @@ func (c *plannedRestarts) run(t *testing.T, l *lab, guest *process, addr netip.A
 		node.daemon.start(t)
 	}
 	work.Wait()
-	if err := context.Cause(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, context.Cause(ctx))
 	took := time.Since(begin)
 	for _, f := range flows {
-		if err := f.quiet(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.quiet(ctx))
 	}
 	t.Logf("%d messages in %v, %.0f a second before the first of %d restarts: 0 lost, 0 doubled; a stop took %v",
 		messages, took.Round(time.Millisecond), float64(messages/(c.times+1))/before.Seconds(), c.times, (stops / time.Duration(c.times)).Round(time.Millisecond))
@@ -206,9 +202,7 @@ func (l *lab) startLimited(t *testing.T, addr, config string) *process {
 	a := netip.MustParseAddr(addr)
 	l.addAddr(t, a)
 	file := filepath.Join(t.TempDir(), "rdsd.toml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(config), 0o600))
 	return l.startApplication(t, a, 1, "--config", file)
 }
 
@@ -224,27 +218,19 @@ func testPausedNode(t *testing.T, l *lab, guest *process, pause time.Duration, l
 	back := flow{from: node.bind(t, bufferSize, bufferSize), to: guest.bind(t, bufferSize, bufferSize), rate: 10}
 	warm(t, f)
 	conns, err := waitConns(ctx, node, guest, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.stream = peer.Stream{Seed: 8, Count: 10_000, Size: 2048}
 	back.stream = peer.Stream{Seed: 9, Count: back.rate * int(pause/time.Second), Size: 100}
 	// The guest sends its whole queue, whatever it hears later: have it long.
-	if err := node.daemon.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.daemon.cmd.Process.Signal(syscall.SIGSTOP))
 	send, err := f.startSend()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	queue := int64(2 * bufferSize / f.stream.Size)
 	err = poll(ctx, func() (bool, error) {
 		p, err := send.Progress(ctx)
 		return p.Messages >= queue, err
 	})
-	if err := errors.Join(err, node.daemon.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, node.daemon.cmd.Process.Signal(syscall.SIGCONT)))
 	err = poll(ctx, func() (bool, error) {
 		n, err := node.counter(ctx, "recv_paused")
 		return n > 0, err
@@ -253,24 +239,18 @@ func testPausedNode(t *testing.T, l *lab, guest *process, pause time.Duration, l
 		t.Fatalf("no path is paused: %v", err)
 	}
 	r, err := back.start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stuck := idle(t, ctx, node, guest, conns, send, pause)
 	if taken, err := node.counter(ctx, "recv_queued"); err != nil || taken >= uint64(queue)*3/4 {
 		t.Fatalf("%d of %d messages are read, %v", taken, queue, err)
 	}
 	recv, err := f.startRecv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range []running{{f, send, recv}, r} {
 		if _, err := r.wait(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.quiet(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.quiet(ctx))
 	}
 	node.kept(t, ctx, guest, conns)
 	t.Logf("%d of %d messages accepted, paused for %v: 0 reconnects, 0 lost, 0 doubled; %d messages the other way",
@@ -286,15 +266,11 @@ func testPausedGuest(t *testing.T, l *lab, guest *process, pause time.Duration, 
 	f := flow{from: node.bind(t, bufferSize, bufferSize), to: guest.bind(t, bufferSize, 64<<10)}
 	warm(t, f)
 	conns, err := waitConns(ctx, node, guest, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.stream = peer.Stream{Seed: 10, Count: 20_000, Size: 2048}
 	f.try = true // counts refusals
 	send, err := f.startSend()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = poll(ctx, func() (bool, error) {
 		p, err := send.Progress(ctx)
 		return p.Congested > 0 || !p.Running, err
@@ -304,15 +280,11 @@ func testPausedGuest(t *testing.T, l *lab, guest *process, pause time.Duration, 
 	}
 	stuck := idle(t, ctx, node, guest, conns, send, pause)
 	recv, err := f.startRecv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := (running{f, send, recv}).wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.quiet(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.quiet(ctx))
 	node.kept(t, ctx, guest, conns)
 	t.Logf("%d of %d messages accepted, not read for %v: 0 reconnects, 0 lost, 0 doubled", stuck, f.stream.Count, pause)
 }

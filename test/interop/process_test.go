@@ -94,9 +94,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *
 	dir := l.owner.TempDir()
 	control := filepath.Join(dir, "control")
 	listener, err := net.Listen("unix", control)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = listener.Close() }()
 	p := &process{name: "guest " + addr.String(), addr: addr, log: l.logFile(t, "guest-")}
 	ip := addr.As4()
@@ -114,9 +112,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *
 		"-device", "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:77:"+hexByte(ip[2])+":"+hexByte(ip[3]))
 	var stderr bytes.Buffer
 	p.cmd.Stderr = &stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.cmd.Start())
 	_ = listener.(*net.UnixListener).SetDeadline(time.Now().Add(callTime))
 	conn, err := listener.Accept()
 	if err != nil {
@@ -178,17 +174,13 @@ func (p *process) busy(t *testing.T) time.Duration {
 		pid = p.daemon.cmd.Process.Pid
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Fields 14 and 15, counted behind the name in brackets, are user and
 	// system time in ticks of 10 ms.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	user, err1 := strconv.Atoi(string(fields[11]))
 	system, err2 := strconv.Atoi(string(fields[12]))
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err1, err2))
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
@@ -214,22 +206,16 @@ func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 func (l *lab) startProgram(t *testing.T, name string, addr netip.Addr, args ...string) *process {
 	t.Helper()
 	program, err := nodeOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &process{name: name + " " + addr.String(), addr: addr, log: l.logFile(t, "node-")}
 	log, err := os.OpenFile(p.log, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = log.Close() }()
 	p.cmd = l.command(program, args...)
 	p.cmd.Stderr = log
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err1, err2, p.cmd.Start()))
 	p.input = in
 	p.Client = peer.NewClient(&pipe{out, in})
 	p.stopWith(t)

@@ -40,18 +40,14 @@ func testQuestions(t *testing.T, l *lab, guest *process, intervals []time.Durati
 	f := flow{from: node.bind(t, bufferSize, bufferSize), to: guest.bind(t, bufferSize, bufferSize), rate: 200}
 	warm(t, f)
 	conns, err := waitConns(ctx, node, guest, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	met := time.Now()
 	contact := segments()
 	f.stream = peer.Stream{Seed: 11, Count: f.rate * int(total/time.Second)}
 	var all []running
 	for _, f := range bothWays([]flow{f}) {
 		r, err := f.start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, r)
 	}
 	for _, r := range all {
@@ -59,9 +55,7 @@ func testQuestions(t *testing.T, l *lab, guest *process, intervals []time.Durati
 			t.Fatal(err)
 		}
 	}
-	if err := f.quiet(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.quiet(ctx))
 	node.kept(t, ctx, guest, conns)
 	questions := segments()[len(contact):]
 	t.Logf("%d messages each way; in contact after %d segments", f.stream.Count, len(contact))
@@ -97,9 +91,7 @@ type segment struct {
 func (l *lab) capture(t *testing.T, addr netip.Addr, port uint16) func() []segment {
 	t.Helper()
 	f, err := l.packets(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var mu sync.Mutex
 	var list []segment
 	done := make(chan struct{})

@@ -30,9 +30,7 @@ func testRestart(t *testing.T, survivor, victim *process, paths int, restart fun
 	var all []running
 	for _, f := range bothWays([]flow{old}) {
 		r, err := f.start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, r)
 	}
 	for _, r := range all {
@@ -40,9 +38,7 @@ func testRestart(t *testing.T, survivor, victim *process, paths int, restart fun
 			p, err := r.send.Progress(ctx)
 			return p.Messages > 200 || !p.Running, err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	victim = restart()
 	start := time.Now()
@@ -50,16 +46,12 @@ func testRestart(t *testing.T, survivor, victim *process, paths int, restart fun
 		_ = c.Cancel(ctx)
 	}
 	for _, c := range []*peer.Call{all[0].send, all[1].recv} { // the survivor's
-		if err := c.Cancel(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Cancel(ctx))
 		if err := c.Wait(ctx, nil); err == nil {
 			t.Fatal("a stream came to its end without the peer")
 		}
 	}
-	if err := meetAgain(ctx, survivor, victim); err != nil {
-		t.Fatal(err)
-	}
+	must(t, meetAgain(ctx, survivor, victim))
 	if _, err := waitConns(ctx, survivor, victim, paths); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +59,7 @@ func testRestart(t *testing.T, survivor, victim *process, paths int, restart fun
 	flows := []flow{{from: survivor.bind(t, bufferSize, bufferSize), to: victim.bind(t, bufferSize, bufferSize)}}
 	warm(t, flows[0])
 	flows[0].stream = peer.Stream{Seed: 6, Count: 1000, Large: 4}
-	if err := exchange(ctx, bothWays(flows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exchange(ctx, bothWays(flows)))
 	t.Logf("all paths up %v after the restart", back.Round(time.Millisecond))
 }
 

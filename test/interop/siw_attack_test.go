@@ -172,9 +172,7 @@ func parseEnd(t *testing.T, out, sender string) refusal {
 			continue
 		}
 		cause, err := strconv.ParseUint(e.Terminate.Cause, 0, 16)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return refusal{int(cause >> 12), int(cause >> 8 & 0xf), int(cause & 0xff)}
 	}
 	return none
@@ -190,9 +188,7 @@ func (v verbs) terminates(t *testing.T) (list []refusal) {
 		return nil
 	}
 	console, err := os.ReadFile(v.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, m := range terminated.FindAllSubmatch(console, -1) {
 		var r refusal
 		for i, to := range map[int]*int{1: &r.layer, 2: &r.kind, 3: &r.code} {

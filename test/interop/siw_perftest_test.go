@@ -52,9 +52,7 @@ func testPerfserver(t *testing.T, client, server verbs, p perftest, crc bool) {
 		t.Skip("not possible with a server of ours: the octets arrive in memory, and no completion tells of them")
 	}
 	program, err := perfserverOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := server.newServer()
 	s.start(t, append([]string{program, "-addr", s.at.String(), "-s", strconv.Itoa(p.size), "-crc=" + strconv.FormatBool(crc)}, p.ours...)...)
 	p.check(t, client.run(t, append(append([]string{

@@ -77,9 +77,7 @@ func (l *lab) awaitTraffic(t *testing.T) {
 			return now > start+1<<20, err
 		})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // reset aborts the TCP connection that an end has with a port.
@@ -87,9 +85,7 @@ func (v verbs) reset(t *testing.T, port uint16) {
 	t.Helper()
 	for _, c := range v.tcp(t, port, false) {
 		if c.Established {
-			if err := v.call(t.Context(), peer.OpDestroy, c, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.call(t.Context(), peer.OpDestroy, c, nil))
 			return
 		}
 	}

@@ -29,9 +29,7 @@ var rdsverbsOnce = sync.OnceValues(func() (string, error) { return goTool("rdsve
 func (l *lab) ourVerbs(t *testing.T, addr netip.Addr) verbs {
 	t.Helper()
 	program, err := rdsverbsOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.addAddr(t, addr)
 	return verbs{process: l.startProgram(t, "node", addr), l: l, ours: true, rdsverbs: program}
 }
@@ -39,9 +37,7 @@ func (l *lab) ourVerbs(t *testing.T, addr netip.Addr) verbs {
 // tcp lists the TCP connections that an end has on a port, or listeners.
 func (v verbs) tcp(t *testing.T, port uint16, listeners bool) (list []peer.TCPConn) {
 	t.Helper()
-	if err := v.call(t.Context(), peer.OpTCP, peer.TCPArgs{Port: port, Listeners: listeners}, &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.call(t.Context(), peer.OpTCP, peer.TCPArgs{Port: port, Listeners: listeners}, &list))
 	return list
 }
 
@@ -70,7 +66,31 @@ func (s *verbsServer) start(t *testing.T, argv ...string) {
 	t.Helper()
 	s.program = s.verbs.exec(t, argv...)
 	err := poll(t.Context(), func() (bool, error) { return len(s.verbs.tcp(t, s.at.Port(), true)) > 0, nil })
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+}
+
+// testVerbMessages sends messages of all sizes, empty ones and those that fill
+// their receive to the last octet, and one that asks for attention. There are no
+// more than there are receives: iWARP has nothing that makes a sender wait.
+func testVerbMessages(t *testing.T, sender, target verbs) {
+	s := target.serve(t, 16, faultRegions...)
+	lengths := []int{100, 0, 1, 1423, 1424, 1425, receiveLength, receiveLength, 3, 4}
+	var ops []operation
+	for _, n := range lengths {
+		ops = append(ops, operation{op: "send", length: n})
 	}
+	a := sender.startAttack(t, s, append(ops, operation{op: "se", length: 17})...)
+	for i, n := range lengths {
+		if m := s.awaitMessage(t, n); m.Solicited {
+			t.Errorf("message %d: %+v", i, m)
+		}
+	}
+	if m := s.awaitMessage(t, 17); m.Solicited != target.ours {
+		t.Errorf("the solicited one: %+v", m)
+	}
+	if got := a.finish(t, target.ours); got.refusal != none {
+		t.Errorf("the sender was told %v", got.refusal)
+	}
+	s.awaitEnd(t)
+	s.quit(t)
 }

@@ -33,9 +33,7 @@ func testFirstContact(t *testing.T, l *lab, node, guest *process) {
 		addr = addr.Next()
 		l.addAddr(t, addr)
 		ours, err := node.tryBind(t.Context(), addr, 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f := flow{from: ours, to: guest.bind(t, 0, 0), stream: peer.Stream{Seed: uint64(i), Count: 1, Size: 100}}
 		meet(t, rng, f, i, seed)
 		ours.close(t.Context())

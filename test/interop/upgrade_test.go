@@ -61,13 +61,9 @@ func (c *upgrades) run(t *testing.T, l *lab, guest *process) {
 		took += time.Since(began)
 	}
 	work.Wait()
-	if err := context.Cause(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, context.Cause(ctx))
 	for _, f := range flows {
-		if err := f.quiet(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.quiet(ctx))
 	}
 	after := c.look(t, ctx, node, witness, guest)
 	if after.generation != before.generation || !slices.Equal(after.sessions, before.sessions) {
@@ -101,18 +97,14 @@ func (c *upgrades) look(t *testing.T, ctx context.Context, node, witness, guest 
 		t.Fatal(err)
 	}
 	var seen rds.Info
-	if err := witness.call(ctx, peer.OpState, nil, &seen); err != nil {
-		t.Fatal(err)
-	}
+	must(t, witness.call(ctx, peer.OpState, nil, &seen))
 	i := slices.IndexFunc(seen.Connections, func(c rds.ConnectionInfo) bool { return c.Remote == node.addr && c.Generation != 0 })
 	if i < 0 {
 		t.Fatal("the witness has no connection")
 	}
 	u.generation = seen.Connections[i].Generation
 	info, err := node.daemon.info(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if i = slices.IndexFunc(info.Connections, func(c rds.ConnectionInfo) bool { return c.Remote == guest.addr }); i < 0 {
 		t.Fatal("the daemon has no connection with the guest")
 	}
@@ -120,8 +112,6 @@ func (c *upgrades) look(t *testing.T, ctx context.Context, node, witness, guest 
 	for _, x := range info.Sessions {
 		u.sessions = append(u.sessions, fmt.Sprintf("%d of process %d", x.ID, x.PID))
 	}
-	if err := guest.call(ctx, peer.OpCounters, nil, &u.guest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, guest.call(ctx, peer.OpCounters, nil, &u.guest))
 	return u
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // scale is how much of something a campaign has: more with RDS_LONG.
@@ -31,9 +32,7 @@ func TestAbortsLoseNothing(t *testing.T) {
 		began := time.Now()
 		for n := 0; n < aborts; {
 			done, err := f.Abort(ebpf.FaultMatch{}, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			n += done
 			h.flows(20)
 		}
@@ -119,9 +118,7 @@ func TestCorruptionIsNotDelivered(t *testing.T) {
 	// A changed length makes a frame that does not end: the connection is given up after the
 	// limit of silence.
 	config := filepath.Join(t.TempDir(), "rdsd.toml")
-	if err := os.WriteFile(config, []byte("[tcp]\nsilence = \"1s\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, os.WriteFile(config, []byte("[tcp]\nsilence = \"1s\"\n"), 0o600))
 	h := newHosts(t, "xrc", "--xrc-crc=on", "--config", config)
 	f := h.fault()
 	want := scale[uint64](200, 10_000)
@@ -134,9 +131,7 @@ func TestCorruptionIsNotDelivered(t *testing.T) {
 			h.pass(10 * time.Millisecond)
 		}
 		c, err := r.Stop()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		made += c.Hit
 		t.Logf("%v: %d changes, %d messages meanwhile", time.Since(began), made, h.received.Load()-before)
 	}

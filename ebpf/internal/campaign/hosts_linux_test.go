@@ -68,9 +68,7 @@ func newHosts(t *testing.T, wire string, args ...string) *hosts {
 		d := clitest.Start(t, cmd[0], cmd[1:]...)
 		d.Line(d.Stderr, "ready")
 		c, err := rds.Dial(attach)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		for j := range pairs {
 			if h.sockets[i][j], err = c.Bind(netip.AddrPortFrom(host.IP4, uint16(4000+j))); err != nil {

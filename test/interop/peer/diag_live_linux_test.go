@@ -10,9 +10,7 @@ import (
 
 func TestListenersAreNoConnections(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	at := l.Addr().(*net.TCPAddr).AddrPort()
 	for _, listeners := range []bool{false, true} {

@@ -13,13 +13,9 @@ import (
 func startProgram(t *testing.T, c *Client, name string) *Call {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	call, err := c.Start(OpExec, ExecArgs{Argv: []string{self}, Env: []string{programEnv + "=" + name}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return call
 }
 
@@ -38,13 +34,9 @@ func waitOutput(t *testing.T, call *Call, text string) {
 func TestProgramsTalkWhileTheyRun(t *testing.T) {
 	call := startProgram(t, start(t), "echo")
 	waitOutput(t, call, "ready\n")
-	if err := call.Input(t.Context(), "a\nb\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, call.Input(t.Context(), "a\nb\n"))
 	waitOutput(t, call, "heard a\nheard b\n")
-	if err := call.Input(t.Context(), "quit\n"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, call.Input(t.Context(), "quit\n"))
 	var r ExecResult
 	if err := call.Wait(t.Context(), &r); err != nil || r.Status != 3 || r.Output != "ready\nheard a\nheard b\n" || r.Cut != 0 {
 		t.Errorf("%+v, %v", r, err)
@@ -60,9 +52,7 @@ func TestProgramsTalkWhileTheyRun(t *testing.T) {
 func TestProgramsAreKilled(t *testing.T) {
 	call := startProgram(t, start(t), "echo")
 	waitOutput(t, call, "ready\n")
-	if err := call.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, call.Cancel(t.Context()))
 	var r ExecResult
 	if err := call.Wait(t.Context(), &r); err != nil || r.Status != -1 || r.Output != "ready\n" {
 		t.Errorf("%+v, %v", r, err)
@@ -80,9 +70,7 @@ func TestProgramsThatDoNotStart(t *testing.T) {
 	c := start(t)
 	for _, argv := range [][]string{nil, {"/nowhere/at/all"}} {
 		call, err := c.Start(OpExec, ExecArgs{Argv: argv})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := call.Input(t.Context(), "hello"); err == nil {
 			t.Errorf("%q: input taken", argv)
 		}

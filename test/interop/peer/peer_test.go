@@ -128,16 +128,12 @@ func TestStreamsRunSideBySide(t *testing.T) {
 	send, err2 := c.Start(OpSend, SendArgs{Socket: a, To: addrB, Stream: s, Try: true})
 	var sent SendResult
 	var got RecvResult
-	if err := errors.Join(err1, err2, send.Wait(t.Context(), &sent), recv.Wait(t.Context(), &got)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err1, err2, send.Wait(t.Context(), &sent), recv.Wait(t.Context(), &got)))
 	if got.Messages != s.Count || got.Bytes != sent.Bytes {
 		t.Errorf("sent %+v, received %+v", sent, got)
 	}
 	var ping PingResult
-	if err := c.Call(t.Context(), OpPing, PingArgs{Socket: a, To: addrB.Addr()}, &ping); err != nil {
-		t.Error(err)
-	}
+	must(t, c.Call(t.Context(), OpPing, PingArgs{Socket: a, To: addrB.Addr()}, &ping))
 }
 
 func TestErrnoCrossesTheWire(t *testing.T) {
@@ -159,9 +155,7 @@ func TestCommandsEndEarly(t *testing.T) {
 		c := start(t)
 		a := bind(t, c, addrA)
 		recv, err := c.Start(OpRecv, RecvArgs{Socket: a, From: addrB, Stream: Stream{Count: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p, err := recv.Progress(t.Context()); !p.Running || p.Messages != 0 || err != nil {
 			t.Errorf("progress: %+v, %v", p, err)
 		}

@@ -65,9 +65,7 @@ func TestPingsWaitForTheMap(t *testing.T) {
 			c := startOn(t, busyHost{&memory{make(map[netip.AddrPort]*memSocket)}})
 			args := SendArgs{Socket: bind(t, c, addrA), To: addrB, Stream: Stream{Count: 70, Size: 8}, Try: true, PingEvery: want.every}
 			var got SendResult
-			if err := c.Call(t.Context(), OpSend, args, &got); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Call(t.Context(), OpSend, args, &got))
 			if got.Messages != 70 || got.Congested != want.congested || got.Pings != want.pings {
 				t.Errorf("%+v, want %d refusals and %d pings", got, want.congested, want.pings)
 			}

@@ -72,9 +72,7 @@ func TestOnceEach(t *testing.T) {
 	}
 	check := onceEach(s)
 	for _, i := range []int{2, 0, 1} {
-		if err := check(list[i]); err != nil {
-			t.Error(err)
-		}
+		must(t, check(list[i]))
 	}
 	last := bytes.Clone(list[2])
 	last[7]++

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/xrc/objects"
@@ -181,19 +182,13 @@ func TestGolden(t *testing.T) {
 			} else {
 				err = Write(&got, View{Info: c.info, Before: c.before, Verbose: c.verbose}, c.kinds)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			golden := filepath.Join("testdata", c.name+".txt")
 			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				rdstest.Must(t, os.WriteFile(golden, got.Bytes(), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, err)
 			if !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("%s differs (-update rewrites it):\n%s\nwant:\n%s", golden, &got, want)
 			}
@@ -207,13 +202,9 @@ func TestJSONReadsBack(t *testing.T) {
 	var b bytes.Buffer
 	want := attached()
 	want.Sessions = want.Sessions[:1] // JSON has no bytes that are no text
-	if err := WriteJSON(&b, want, Kinds()); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, WriteJSON(&b, want, Kinds()))
 	var got rds.Info
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	rdstest.Must(t, json.Unmarshal(b.Bytes(), &got))
 	if !reflect.DeepEqual(&got, want) {
 		t.Errorf("got %+v\nwant %+v", &got, want)
 	}

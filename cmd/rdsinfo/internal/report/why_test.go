@@ -83,9 +83,7 @@ func TestWhyUnreachable(t *testing.T) {
 		text := func(about netip.Addr) string {
 			info := rdstest.Report(t, h.node)
 			var b strings.Builder
-			if err := WriteWhy(&b, &info, about); err != nil {
-				t.Fatal(err)
-			}
+			rdstest.Must(t, WriteWhy(&b, &info, about))
 			return b.String()
 		}
 		if got := text(netip.Addr{}); got != "nothing waits\n" {
@@ -118,9 +116,7 @@ func TestWhyHandshake(t *testing.T) {
 	bubble(t, func(t *testing.T, host func(rds.Config) host, l *rdstest.Lab) {
 		h, to, mute := host(rds.Config{}), rdstest.Nowhere(), l.Net.Transport()
 		t.Cleanup(func() { _ = mute.Close() })
-		if err := mute.Listen(to.Addr(), func(transport.Link) {}); err != nil {
-			t.Fatal(err)
-		}
+		rdstest.Must(t, mute.Listen(to.Addr(), func(transport.Link) {}))
 		h.send(to, 100)
 		w := h.await(rds.CauseHandshake, func(w *rds.WaitInfo) bool { return w.Messages == 1 })
 		if w.Local != h.LocalAddrPort() || w.Remote != to {

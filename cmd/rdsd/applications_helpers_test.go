@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/rds"
+)
+
+// successorEnv has the test binary be a successor that fails: it says where, and what the
+// daemon is.
+const successorEnv = "RDSD_TEST_SUCCESSOR"
+
+// failing is a successor that fails at a point.
+type failing struct {
+	Point, Path string
+	Place       place
+}
+
+// The points, in the order of the exchange.
+const (
+	failsAsked = "killed when it has asked"
+	failsState = "killed with the state"
+	failsMade  = "killed when its node is made"
+	failsReady = "killed when it is ready"
+	failsGo    = "killed when it is told to go"
+	failsError = "gives up"
+	hangsState = "hangs with the state"
+	hangsGo    = "hangs when it is told to go"
+)
+
+// failAsSuccessor does not return.
+func failAsSuccessor(what string) {
+	var f failing
+	if err := json.Unmarshal([]byte(what), &f); err != nil {
+		panic(err)
+	}
+	die := func(point string) {
+		if f.Point == point {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if f.Point == failsAsked {
+		c, err := ipc.Dial(f.Path)
+		if err != nil {
+			panic(err)
+		}
+		if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: f.Place}); err != nil {
+			panic(err)
+		}
+		die(failsAsked)
+	}
+	p, err := takeFrom(f.Path, f.Place)
+	if err != nil {
+		panic(err)
+	}
+	die(failsState)
+	switch f.Point {
+	case hangsState:
+		select {}
+	case failsError:
+		p.refuse(fmt.Errorf("no memory"))
+		os.Exit(0)
+	case failsMade:
+		set := defaults()
+		set.Listen, set.Port, set.Wire = f.Place.Listen, f.Place.Port, f.Place.Wire
+		set.Socket, set.Control = f.Place.Socket, none
+		made, err := set.plan()
+		if err == nil {
+			_, err = rds.Succeed(made.node, made.service, p.legacy)
+		}
+		if err != nil {
+			panic(err)
+		}
+		die(failsMade)
+	}
+	if err := p.c.Send(&takeoverStepMessage{Step: stepReady}); err != nil {
+		panic(err)
+	}
+	die(failsReady)
+	var m takeoverStepMessage
+	if err := p.c.Receive(&m); err != nil || m.Step != stepGo {
+		panic(fmt.Sprint(m, err))
+	}
+	die(failsGo)
+	select {} // hangsGo
+}
+
+// takeEnv has this binary be an application: it holds the path of a daemon's socket and
+// the address to bind there.
+const takeEnv = "RDS_TEST_TAKE"
+
+// take writes the number of each message that it receives.
+func take(where string) {
+	path, addr, _ := strings.Cut(where, " ")
+	c, err := rds.NewClient(rds.ClientConfig{Path: path, Reconnect: true})
+	var s *rds.Socket
+	if err == nil {
+		s, err = c.Bind(netip.MustParseAddrPort(addr))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("bound")
+	for {
+		m, err := s.Recv(context.Background())
+		if errors.Is(err, rds.ErrDaemonLost) {
+			continue
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println("number", binary.BigEndian.Uint64(m.Data))
+		m.Release()
+	}
+}
+
+// listenEnv makes the test binary an application that listens at the address it has.
+const listenEnv = "RDS_TEST_LISTEN"
+
+// listenInALoop is the application: it calls ListenContext, waits until the socket fails,
+// and calls it again, as long as the test lets it live.
+func listenInALoop(address string) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		s, err := rds.ListenContext(ctx, address)
+		cancel()
+		if err != nil {
+			fmt.Println("failed:", err)
+			continue
+		}
+		fmt.Println("bound", s.LocalAddrPort())
+		_, err = s.Recv(context.Background())
+		fmt.Println("lost:", err)
+		_ = s.Close()
+	}
+}
+
+// listenTwiceEnv has the application close its provider once and open another one.
+const listenTwiceEnv = "RDS_TEST_LISTEN_TWICE"
+
+// listenTwice listens twice, with two providers.
+func listenTwice(address string) {
+	for range 2 {
+		s, err := rds.Listen(address)
+		if err != nil {
+			fmt.Println("failed:", err)
+			return
+		}
+		fmt.Println("bound", s.LocalAddrPort())
+		p, err := rds.Default()
+		if err == nil {
+			err = p.Close()
+		}
+		if err != nil {
+			fmt.Println("failed:", err)
+			return
+		}
+	}
+	_, err := rds.Listen(address)
+	fmt.Println("again", err)
+	select {} // until the test ends it
+}
+
+// greedyEnv has this binary be an application that takes all it gets: it holds the path of a
+// daemon's socket, an address there, and the first of many peers.
+const greedyEnv = "RDS_TEST_GREEDY"
+
+// greedy binds sockets and sends to peers until it gets no more of either, says how many it
+// has, and holds them.
+func greedy(where string) {
+	path, rest, _ := strings.Cut(where, " ")
+	at, peer, _ := strings.Cut(rest, " ")
+	c, err := rds.Dial(path)
+	if err != nil {
+		fmt.Println("refused", err)
+		os.Exit(1)
+	}
+	here := netip.MustParseAddr(at)
+	var socks []*rds.Socket
+	for {
+		s, err := c.Bind(netip.AddrPortFrom(here, 0))
+		if err != nil {
+			fmt.Printf("sockets %d: %v\n", len(socks), err)
+			break
+		}
+		socks = append(socks, s)
+	}
+	to := netip.MustParseAddr(peer)
+	for n := 0; ; n++ {
+		if err := socks[0].TrySend(netip.AddrPortFrom(to, 9), []byte("x")); err != nil {
+			fmt.Printf("peers %d: %v\n", n, err)
+			break
+		}
+		to = to.Next()
+	}
+	select {}
+}
+
+// halfEnv has this binary connect to a daemon's socket again and again without a Hello.
+const halfEnv = "RDS_TEST_HALF_ATTACH"
+
+func halfAttach(path string) {
+	var held []net.Conn
+	for n := 0; ; n++ {
+		c, err := net.Dial(ipc.Network, path)
+		if err != nil {
+			continue
+		}
+		if held = append(held, c); len(held) > 400 {
+			held[0].Close()
+			held = held[1:]
+		}
+		if n == 400 {
+			fmt.Println("held")
+		}
+	}
+}
+
+// fatesEnv has this binary be an application that sends: it holds the path of a daemon's
+// socket, the address to bind there, the address to send to, and the number of messages.
+const fatesEnv = "RDSD_TEST_FATES"
+
+// sendForFates sends messages, says so, and writes the fate of each.
+func sendForFates(what string) {
+	var path, addr, peer string
+	var n uint64
+	if _, err := fmt.Sscan(what, &path, &addr, &peer, &n); err != nil {
+		panic(err)
+	}
+	c, err := rds.Dial(path)
+	if err != nil {
+		panic(err)
+	}
+	s, err := c.Bind(netip.MustParseAddrPort(addr))
+	if err != nil {
+		panic(err)
+	}
+	ctx, to := context.Background(), netip.MustParseAddrPort(peer)
+	for i := range n {
+		if err := s.SendMessage(ctx, &rds.Outgoing{To: to, Data: []byte("?"), Notify: true, Token: i}); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("sent")
+	for {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("fate", m.Token, m.Status)
+	}
+}
