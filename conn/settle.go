@@ -103,6 +103,18 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 	c.roomy()
 }
 
+// End is the end of a message that waited outside of the connection, behind those that it has
+// taken: its room is given back, its body released, and its fate comes after theirs.
+func (c *Conn) End(m *Message, status Status) {
+	c.credit(m.Account, m.Size(), 1)
+	if m.Notify || m.Failure {
+		c.fates = append(c.fates, Fate{m.Account, m.Token, status, m.Op})
+	}
+	if m.Body != nil {
+		m.Body.Release()
+	}
+}
+
 // countEnd counts a message that did not succeed.
 func (c *Conn) countEnd(status Status) {
 	switch status {

@@ -150,10 +150,8 @@ func (p *Peer) bar(on bool) (changed, reset bool) {
 		links = p.Links()
 		p.Core.Bar()
 		for _, f := range slices.Clone(p.Flows) {
-			for _, it := range p.unparkLocked(f, func(*parked) bool { return true }) {
-				p.ending = append(p.ending, parkedEnd{it, datagram.StatusOtherError})
-				p.Node.Counters.SendNotAllowed.Add(1)
-			}
+			ended, _ := p.endParked(f, datagram.StatusOtherError, func(*parked) bool { return true })
+			p.Node.Counters.SendNotAllowed.Add(uint64(ended))
 		}
 	} else {
 		p.Core.Unbar(time.Now())

@@ -110,7 +110,7 @@ func (p *Peer) AcceptLocked(x *FlowSet, s *Socket, m *conn.Message) {
 			return
 		}
 		if err != conn.ErrBudget {
-			p.ending = append(p.ending, parkedEnd{parked{M: *m, s: s}, datagram.StatusOtherError})
+			p.Core.End(m, datagram.StatusOtherError)
 			return
 		}
 	}
@@ -151,7 +151,7 @@ func (p *Peer) serveLocked() (some bool) {
 				if closed = err == conn.ErrBudget; closed {
 					break
 				}
-				p.ending = append(p.ending, parkedEnd{*it, datagram.StatusOtherError})
+				p.Core.End(&it.M, datagram.StatusOtherError)
 			}
 			f.deficit -= size + socket.ItemCost
 			f.pop()
@@ -192,34 +192,19 @@ func (p *Peer) serve() {
 	}
 }
 
-// cancelParked drops what waits in s's session's flow, to one port or to all.
-func (p *Peer) cancelParked(s *Socket, port uint16, all bool, status conn.Status) (messages, bytes int) {
+// endParkedOf ends what of s waits in its session's flow, to one port or to all.
+func (p *Peer) endParkedOf(s *Socket, port uint16, all bool, status conn.Status) (messages, bytes int) {
 	set := s.Owner.Flows()
-	if set == nil {
-		return 0, 0
-	}
-	p.Lock()
-	var f *flow
-	for _, g := range p.Flows {
-		if g.set == set {
-			f = g
+	for _, f := range p.Flows {
+		if f.set == set {
+			return p.endParked(f, status, func(it *parked) bool { return it.s == s && (all || it.M.Dport == port) })
 		}
 	}
-	if f == nil {
-		p.Unlock()
-		return 0, 0
-	}
-	gone := p.unparkLocked(f, func(it *parked) bool { return it.s == s && (all || it.M.Dport == port) })
-	p.Unlock()
-	for i := range gone {
-		bytes += gone[i].M.Size()
-		gone[i].end(status)
-	}
-	return len(gone), bytes
+	return 0, 0
 }
 
-// unparkLocked takes the messages for which gone says so out of a flow.
-func (p *Peer) unparkLocked(f *flow, gone func(*parked) bool) (out []parked) {
+// endParked ends the messages of a flow for which gone says so.
+func (p *Peer) endParked(f *flow, status conn.Status, gone func(*parked) bool) (messages, bytes int) {
 	waiting, keep := f.Queue.All(), 0
 	for i := range waiting {
 		it := &waiting[i]
@@ -228,7 +213,9 @@ func (p *Peer) unparkLocked(f *flow, gone func(*parked) bool) (out []parked) {
 			keep++
 			continue
 		}
-		out = append(out, *it)
+		messages++
+		bytes += it.M.Size()
+		p.Core.End(&it.M, status)
 		if it.slab != nil {
 			it.slab.Release()
 		}
@@ -239,7 +226,7 @@ func (p *Peer) unparkLocked(f *flow, gone func(*parked) bool) (out []parked) {
 		f.drop()
 		p.Flows = slices.DeleteFunc(p.Flows, func(g *flow) bool { return g == f })
 	}
-	return out
+	return messages, bytes
 }
 
 // expireLocked ends the messages in flows whose time limit is over.
@@ -250,7 +237,7 @@ func (p *Peer) expireLocked(now time.Time) {
 	looked, next := 0, time.Time{}
 	for _, f := range slices.Clone(p.Flows) {
 		looked += f.Queue.Len()
-		for _, it := range p.unparkLocked(f, func(it *parked) bool {
+		ended, _ := p.endParked(f, datagram.StatusExpired, func(it *parked) bool {
 			at := it.M.Deadline
 			if at.IsZero() || !at.After(now) {
 				return !at.IsZero()
@@ -259,32 +246,10 @@ func (p *Peer) expireLocked(now time.Time) {
 				next = at
 			}
 			return false
-		}) {
-			p.ending = append(p.ending, parkedEnd{it, datagram.StatusExpired})
-			p.expired++
-		}
+		})
+		p.expired += uint64(ended)
 	}
 	if p.limits.Looked(now, looked); !next.IsZero() {
 		p.limits.Note(next)
 	}
-}
-
-// parkedEnd is a message of a session that ends without the core.
-type parkedEnd struct {
-	parked
-	status datagram.Status
-}
-
-// end ends a message of a session that is in no flow any more. Its payload may be gone.
-func (it *parked) end(status datagram.Status) {
-	s, m := it.s, &it.M
-	m.Account.Release(m.Size(), 1)
-	if m.Notify || m.Failure {
-		s.Owner.Ended(conn.Fate{Account: &s.Account, Token: m.Token, Status: status, Op: m.Op})
-	}
-	if m.Body != nil {
-		m.Body.Release()
-	}
-	s.Owner.Settled()
-	s.Owner.Deliver()
 }

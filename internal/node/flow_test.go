@@ -4,7 +4,9 @@ package node
 
 import (
 	"net/netip"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +41,8 @@ func TestSessionsTakeTurns(t *testing.T) {
 		b.Lend(make([]byte, n), nowhereToGo{})
 		m.Body = b
 		socks[i].Account.Admit(n)
-		if p.AcceptLocked(&sessions[i], socks[i], &m); len(p.ending) > 0 {
+		was := socks[i].Account.Messages()
+		if p.AcceptLocked(&sessions[i], socks[i], &m); socks[i].Account.Messages() != was {
 			t.Fatal("refused")
 		}
 	}
@@ -118,11 +121,91 @@ func TestLooksAtFlowsAreBounded(t *testing.T) {
 				t.Errorf("at %v %d messages are left", at.Sub(start), left)
 			}
 		}
-		if looks > 150 || parked < messages/2 || len(p.ending) != parked || !x.of[p].empty() { // 200 ms
-			t.Errorf("%d looks, %d of %d ended", looks, len(p.ending), parked)
+		if looks > 150 || parked < messages/2 || int(p.expired) != parked || !x.of[p].empty() { // 200 ms
+			t.Errorf("%d looks, %d of %d ended", looks, p.expired, parked)
 		}
-		p.ending = nil // their session is none
 	})
+}
+
+// flowing is the owner of a socket whose messages wait in flows. It notes the tokens of fates.
+type flowing struct {
+	Owner
+	flows FlowSet
+	held  func() // called while the fate of message 0 is told
+
+	mu   sync.Mutex
+	told []uint64 // guarded by mu
+}
+
+func (o *flowing) Flows() *FlowSet { return &o.flows }
+
+func (o *flowing) Ended(f conn.Fate) {
+	if f.Token == 0 {
+		o.held()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told = append(o.told, f.Token)
+}
+
+// Fates of messages of which some are in the log, others wait in a flow, and the last one comes
+// when the peer is not taken any more, are told in the order of the messages, also where who tells
+// of the first ones is held up.
+func TestFatesOfFlowsAreToldInOrder(t *testing.T) {
+	for name, end := range map[string]func(p *Peer, s *Socket){
+		"not allowed": func(p *Peer, _ *Socket) { p.bar(true) },
+		"canceled":    func(p *Peer, s *Socket) { p.cancel(s, 0, true) },
+		"abandoned":   func(p *Peer, s *Socket) { p.abandon(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			la := &Local{Addr: rdstest.NewAddr()}
+			p := newPeer(newLoopLab(t).node(config.Node{}), la, PeerKey{Local: la.Addr, Remote: rdstest.NewAddr()}, conn.Acceptor)
+			defer p.close()
+			linked := name != "not allowed" // a link may have written some: then their fates come when it has ended
+			if linked {
+				p.Accepted(deadLink{}, 32768) // nothing is written
+			}
+			s := newSocket(p.Node, la)
+			o := &flowing{Owner: s.Owner}
+			s.Port, s.Owner = 100, o
+			s.Account.SetLimit(1 << 30)
+			account := &s.Share(p).Account
+			const messages, size = 20, 32 << 10
+			send := func(token uint64) {
+				b := new(buf.Buf)
+				b.Lend(make([]byte, size), nowhereToGo{})
+				account.Admit(size)
+				p.Lock()
+				p.AcceptLocked(&o.flows, s, &conn.Message{Sport: 100, Dport: 9, Account: account, Admitted: true, Body: b, Notify: true, Token: token})
+				p.Commit()
+			}
+			for i := range uint64(messages) {
+				send(i)
+			}
+			if f := o.flows.of[p]; linked && (f.empty() || f.Queue.Len() == messages) {
+				t.Fatal("not some in the log and some in the flow")
+			}
+			var other sync.WaitGroup
+			o.held = func() {
+				other.Go(func() {
+					send(messages)
+					p.cancel(s, 0, true)
+				})
+				for range 100_000 { // enough for the other one to tell of its message, if it does
+					runtime.Gosched()
+				}
+			}
+			end(p, s)
+			other.Wait()
+			var want []uint64
+			for i := range uint64(messages + 1) {
+				want = append(want, i)
+			}
+			if !slices.Equal(o.told, want) {
+				t.Errorf("told of %d", o.told)
+			}
+		})
+	}
 }
 
 // deadLink is a link that takes nothing.

@@ -49,7 +49,6 @@ type Peer struct {
 	Carries  Carriage
 	channels int         // how often channels want a connection
 	turned   bool        // down, or what is held back, has changed and the sockets have not heard of the change
-	ending   []parkedEnd // messages of sessions that end without the core: the link cannot carry them, or they expired in a flow
 	limits   conn.Limits // time limits of messages in flows
 	expired  uint64      // number of messages that expired in flows
 	peerKeys
@@ -149,18 +148,15 @@ func (o *driven) Committing() bool {
 		o.marks.update(time.Now(), o.Core.RefusedPorts())
 		o.Node.Server().ShowMap(o.peer())
 	}
-	return o.turned || len(o.ending) > 0
+	return o.turned
 }
 
 // Committed tells sockets what has changed.
 func (o *driven) Committed() {
 	o.Lock()
-	ending, turned := o.ending, o.turned
-	o.ending, o.turned = nil, false
+	turned := o.turned
+	o.turned = false
 	o.Unlock()
-	for i := range ending {
-		ending[i].end(ending[i].status)
-	}
 	if turned {
 		o.peer().reshare()
 	}

@@ -8,9 +8,9 @@ func (p *Peer) cancel(s *Socket, port uint16, all bool) (messages, bytes int) {
 	if h == nil {
 		return 0, 0
 	}
-	m, b := p.cancelParked(s, port, all, conn.Canceled) // first, because messages in the log came before those in flows
 	p.Lock()
 	messages, bytes = p.Core.Cancel(&h.Account, port, all)
+	m, b := p.endParkedOf(s, port, all, conn.Canceled) // last: messages in the log came before those in flows
 	waits := len(p.Flows) > 0
 	p.Commit()
 	if waits {
@@ -25,9 +25,9 @@ func (p *Peer) abandon(s *Socket) (messages, bytes int) {
 	if h == nil {
 		return 0, 0
 	}
-	m, b := p.cancelParked(s, 0, true, conn.Dropped)
 	p.Lock()
 	messages, bytes = p.Core.Abandon(&h.Account)
+	m, b := p.endParkedOf(s, 0, true, conn.Dropped)
 	p.Commit()
 	return messages + m, bytes + b
 }
