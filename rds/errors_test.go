@@ -92,6 +92,10 @@ func TestSocketOptionRefusals(t *testing.T) {
 		rdstest.WantErr(t, "Write", err, ErrNotConnected, syscall.ENOTCONN)
 		six := l.bind(nodeOf(s), netip.MustParseAddrPort("[fd00::1]:4000"))
 		rdstest.WantErr(t, "IPv4 from IPv6", six.TrySend(s.LocalAddrPort(), nil), ErrNotSupported, syscall.EOPNOTSUPP)
+		n, err := six.TrySendBatch([]Outgoing{{To: s.LocalAddrPort()}})
+		if rdstest.WantErr(t, "IPv4 from IPv6, batch", err, ErrNotSupported, syscall.EOPNOTSUPP); n != 0 {
+			t.Errorf("%d were sent", n)
+		}
 	})
 }
 

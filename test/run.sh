@@ -86,9 +86,17 @@ progress() {
     done
 }
 
-# live_packages are the packages that have tests of the stage live: files say so by a build tag.
+# live_tag is the build tag of a file with tests of the stage live.
+live_tag='^//go:build ([^!]*[^!a-z])?live\b'
+
+# live_packages are the packages that have such files.
 live_packages() {
-    grep -rlE --include='*_test.go' '^//go:build ([^!]*[^!a-z])?live\b' . | xargs -n 1 dirname | sort -u
+    grep -rlE --include='*_test.go' "$live_tag" . | packages_of
+}
+
+# packages_of prints the packages of files.
+packages_of() {
+    xargs -n 1 dirname | sort -u
 }
 
 format() {
@@ -153,7 +161,7 @@ fuzz_one() {
 
 # fuzz_tags PACKAGE TARGET: the tag of a target that needs real sockets.
 fuzz_tags() {
-    ! grep -lE "^func $2\\b" "$1"/*_test.go | xargs grep -qE '^//go:build ([^!]*[^!a-z])?live\b' || echo -tags=live
+    ! grep -lE "^func $2\\b" "$1"/*_test.go | xargs grep -qE "$live_tag" || echo -tags=live
 }
 
 # generate compiles the programs for the kernel anew, in a copy, and compares.
@@ -268,10 +276,12 @@ live() {
 # allocations are counted without the race detector, which allocates by itself, and so is the kill
 # test with all its 200 kills.
 allocations() {
-    local dirs=(./conn/... ./mr/... ./rds/... ./internal/... ./transport/...)
-    local run='-run=Alloc|TenThousand|ApplicationsAreKilled' status=0
-    tests allocations -count=1 "$run" "${dirs[@]}" || status=1
-    tests_again live-allocations -count=1 -p=1 -tags=live "$run" "${dirs[@]}" || status=1
+    local names='Alloc|TenThousand|ApplicationsAreKilled' files status=0
+    files=$(grep -rlE --include='*_test.go' "^func Test[A-Za-z0-9_]*($names)" .)
+    # shellcheck disable=SC2046,SC2086 # a word for each package, and file
+    tests allocations -count=1 "-run=$names" $(grep -LE "$live_tag" $files | packages_of) || status=1
+    # shellcheck disable=SC2046,SC2086
+    tests_again live-allocations -count=1 -p=1 -tags=live "-run=$names" $(grep -lE "$live_tag" $files | packages_of) || status=1
     return $status
 }
 

@@ -180,8 +180,11 @@ var waitCases = []test{
 			if !ok || !ne.Timeout() {
 				l.Errorf("%v is no timeout", err)
 			}
-			_, err = s.RecvBatch(l.patient(), make([]rds.Message, 2))
+			n, err := s.RecvBatch(l.patient(), make([]rds.Message, 2))
 			l.fails("RecvBatch", err, os.ErrDeadlineExceeded)
+			if n != 0 {
+				l.Errorf("RecvBatch has %d messages", n)
+			}
 			_, _, err = s.ReadFrom(make([]byte, 1))
 			l.fails("ReadFrom", err, os.ErrDeadlineExceeded)
 		}

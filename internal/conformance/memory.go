@@ -33,6 +33,14 @@ var memoryCases = []test{
 		}
 		m := a.AllocMessage(1000) // not sent
 		m.Release()
+		m.Release() // does nothing
+		second, third := a.AllocMessage(1000), a.AllocMessage(1000)
+		second.Data[0], third.Data[0] = 2, 3
+		if second.Data[0] != 2 {
+			l.Error("a message that was released twice is given out twice")
+		}
+		second.Release()
+		third.Release()
 	}},
 	{"memory/part of a buffer", func(l *lab) {
 		a, b := l.pair()
@@ -128,6 +136,11 @@ var memoryCases = []test{
 				m.Release()
 			}
 			l.must(l.end("SendBatch", done))
+			for i := range bufs {
+				if bufs[i].Data != nil {
+					l.Errorf("message %d is still the caller's", i)
+				}
+			}
 		}
 	}},
 	{"memory/sent data may change at once", func(l *lab) {

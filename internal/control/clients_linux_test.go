@@ -5,6 +5,7 @@ package control
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -61,19 +62,22 @@ func needRoot(t *testing.T) {
 func TestHalfRequestsHoldUpNobody(t *testing.T) {
 	for _, text := range []string{"", "G", "GET /v1/info HTTP/1.1\r\nHost: x\r\nX: "} {
 		for _, n := range []int{40, maxWaiting + 40} {
-			path := openSocket(t, constant)
-			uid := uint32(os.Getuid())
-			users := []uint32{uid}
-			if uid == 0 {
-				users = []uint32{0, 12001}
-			}
-			for _, u := range users {
-				attacker(t, u, path, text, n, false)
-			}
-			var got report
-			if err := Fetch(limit(t), path, &got); err != nil || got.Count != 7 {
-				t.Errorf("%d times %q: %+v, %v", n, text, got, err)
-			}
+			t.Run(fmt.Sprintf("%d times %q", n, text), func(t *testing.T) {
+				t.Parallel()
+				path := openSocket(t, constant)
+				uid := uint32(os.Getuid())
+				users := []uint32{uid}
+				if uid == 0 {
+					users = []uint32{0, 12001}
+				}
+				for _, u := range users {
+					attacker(t, u, path, text, n, false)
+				}
+				var got report
+				if err := Fetch(limit(t), path, &got); err != nil || got.Count != 7 {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
 		}
 	}
 }
@@ -81,6 +85,7 @@ func TestHalfRequestsHoldUpNobody(t *testing.T) {
 // A user who asks again and again and reads no answer uses up the places of that user. Root
 // has places when others have all of theirs.
 func TestUnreadAnswersHoldUpTheirUserOnly(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	const ask = "GET /v1/info HTTP/1.1\r\nHost: x\r\n\r\n"
 	var made atomic.Int32

@@ -6,6 +6,7 @@ import (
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/config"
 )
 
@@ -27,22 +28,26 @@ func (n *opNet) pair(l *lab) (a, b *socket.Socket) {
 }
 
 // eachRDMA runs a test in memory, on XRC, and between addresses of one node. node
-// makes nodes of one lab, or returns that one.
+// makes nodes of one lab, or returns that one. Refused operations are not paced, or tests of
+// many would wait for most of their time: what refused ones wait for has tests of its own.
 func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *node.Node)) {
+	memory := config.Node{Memory: mr.Config{PeerLookUps: -1}}
+	xrc := memory
+	xrc.Wire = config.WireXRC
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		l, n := newOpLab(t)
-		test(t, l, func() *node.Node { return n.node(l, config.Node{}) })
+		test(t, l, func() *node.Node { return n.node(l, memory) })
 	})
 	t.Run("xrc", func(t *testing.T) {
 		t.Parallel()
 		l := newLab(t)
-		test(t, l, func() *node.Node { return l.node(config.Node{Wire: config.WireXRC}) })
+		test(t, l, func() *node.Node { return l.node(xrc) })
 	})
 	t.Run("own", func(t *testing.T) {
 		t.Parallel()
 		l := newLab(t)
-		n := l.node(config.Node{Wire: config.WireXRC})
+		n := l.node(xrc)
 		test(t, l, func() *node.Node { return n })
 	})
 }

@@ -154,7 +154,7 @@ func (c *corrupted) write(ctx context.Context, from *socket.Socket, cookie datag
 // set-ups make no link. 10,000 changes with RDS_LONG.
 func TestChangedBitsAreNotDelivered(t *testing.T) {
 	t.Parallel()
-	flips := int64(150)
+	flips := int64(80)
 	if os.Getenv("RDS_LONG") != "" {
 		flips = 10_000
 	}

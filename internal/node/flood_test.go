@@ -28,9 +28,9 @@ func TestOverrunPausesTheConnection(t *testing.T) {
 		total int // bytes sent, headers not counted unless there is nothing else
 		slack int64
 	}{
-		{"large", 100_000, 64 << 20, 5 << 20},
-		{"64 KiB and a byte", 64<<10 + 1, 64 << 20, 5 << 20},
-		{"medium", 9000, 32 << 20, 5 << 20},
+		{"large", 100_000, 16 << 20, 5 << 20},
+		{"64 KiB and a byte", 64<<10 + 1, 16 << 20, 5 << 20},
+		{"medium", 9000, 16 << 20, 5 << 20},
 		{"small", 60, 8 << 20, 6 << 20},
 		{"a byte", 1, 200_000, 6 << 20},
 		{"empty", 0, 200_000, 6 << 20},

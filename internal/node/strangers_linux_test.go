@@ -219,7 +219,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			})
 			for _, s := range honest {
 				work.Go(func() {
-					for i := 1; i < 1000/len(honest) || links.Load() <= 50; i++ {
+					for i := 1; i < 1000/len(honest) || links.Load() <= 20; i++ {
 						if err := s.Send(ctx, to, rdstest.Payload(uint64(i), 500)); err != nil {
 							t.Error(err)
 							return

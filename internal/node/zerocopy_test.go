@@ -37,6 +37,10 @@ func TestRefusedBufferStays(t *testing.T) {
 			want := fill(m.Data, size)
 			m.Data = m.Data[:size-10]
 			rdstest.WantErr(t, "no destination", s.TrySendMessage(&datagram.Outgoing{Buffer: &m}), datagram.ErrNotConnected)
+			k, err := s.TrySendBatch([]datagram.Outgoing{{Buffer: &m}})
+			if rdstest.WantErr(t, "no destination, batch", err, datagram.ErrNotConnected); k != 0 {
+				t.Errorf("%d were sent", k)
+			}
 			if err := s.TrySendMessage(&datagram.Outgoing{To: to, Buffer: &m}); !errors.Is(err, datagram.ErrCongested) {
 				t.Fatal(err)
 			}

@@ -34,7 +34,9 @@
 // All tests run on one kernel: of those in /boot the one of the oldest version,
 // which is Linux 6.1 on Debian 12. TestOtherKernels runs the cases with RDS on
 // each other version in /boot, such as Linux 6.12 of Debian 12's package
-// linux-image-6.12-amd64, and skips where there is none. RDS_INTEROP_KERNEL
+// linux-image-6.12-amd64, and skips where there is none. Two kernels share the settings of
+// TestInterop (which address is the smaller, how many paths, node or rdsd); RDS_LONG=1 has all
+// of them on each. RDS_INTEROP_KERNEL
 // names the image of the only kernel to test:
 //
 //	RDS_INTEROP_KERNEL=/boot/vmlinuz-6.12.117+deb12-amd64 go test -tags interop ./test/interop/ -run TestInterop -v

@@ -18,6 +18,7 @@ const ebpfProbe = "/ebpfprobe"
 
 // TestEBPF asks the guest's kernel what it has for package ebpf.
 func TestEBPF(t *testing.T) {
+	t.Parallel()
 	testEBPF(t, newLab(t, 1))
 }
 

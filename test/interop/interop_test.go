@@ -10,30 +10,49 @@ import (
 	"time"
 )
 
-// TestInterop runs every case between one of our nodes and a guest.
-func TestInterop(t *testing.T) {
-	testInterop(t, newLab(t, 1))
+// setting is what the cases run between.
+type setting struct {
+	order string // of our address and the guest's
+	addr  string // ours
+	paths int
+	rdsd  bool // a program that is attached to an rdsd, whose daemon ends while the program lives on
 }
 
-// testInterop runs every case between one of our nodes and a guest, with one
-// path and with eight, and with our address the smaller and the larger one; and
-// twice with a program that is attached to an rdsd, whose daemon ends while the
-// program lives on.
-func testInterop(t *testing.T, l *lab) {
+// settings are in an order in which every second one has each order, each number of paths, and
+// an rdsd: two kernels share them. RDS_LONG=1 has all on each.
+var settings = []setting{
+	{"smaller", "10.77.1.1", 1, false},
+	{"smaller", "10.77.2.1", 8, false},
+	{"larger", "10.77.202.1", 8, false},
+	{"larger", "10.77.201.1", 1, false},
+	{"rdsd-smaller", "10.77.3.1", 1, true},
+	{"rdsd-larger", "10.77.203.1", 8, true},
+}
+
+// shared returns the settings of the kernel that stands at place i of n in the list.
+func shared(i, n int) []setting {
+	if long() || n == 1 {
+		return settings
+	}
+	var list []setting
+	for k := i % 2; k < len(settings); k += 2 {
+		list = append(list, settings[k])
+	}
+	return list
+}
+
+// TestInterop runs every case between one of our nodes and a guest.
+func TestInterop(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, 1)
+	kernels, err := findKernels()
+	must(t, err)
+	testInterop(t, l, shared(0, len(kernels)))
+}
+
+func testInterop(t *testing.T, l *lab, settings []setting) {
 	guest := l.boot(t, 0, guestAddr)
-	for _, c := range []struct {
-		order string
-		addr  string
-		paths int
-		rdsd  bool
-	}{
-		{"smaller", "10.77.1.1", 1, false},
-		{"smaller", "10.77.2.1", 8, false},
-		{"larger", "10.77.201.1", 1, false},
-		{"larger", "10.77.202.1", 8, false},
-		{"rdsd-smaller", "10.77.3.1", 1, true},
-		{"rdsd-larger", "10.77.203.1", 8, true},
-	} {
+	for _, c := range settings {
 		t.Run(fmt.Sprintf("%s-%d", c.order, c.paths), func(t *testing.T) {
 			owner := t // of what outlives a case
 			addr := netip.MustParseAddr(c.addr)
@@ -103,6 +122,7 @@ func testInterop(t *testing.T, l *lab) {
 // the one that all tests run on. The cases with siw are not among them: each kernel would need
 // its own source and headers, to build the driver from.
 func TestOtherKernels(t *testing.T) {
+	t.Parallel()
 	if what := missing(); what != "" {
 		t.Skip("interop: needs " + what)
 	}
@@ -114,13 +134,13 @@ func TestOtherKernels(t *testing.T) {
 	if len(kernels) == 1 {
 		t.Skipf("interop: Linux %s is the only kernel in /boot that has RDS over TCP; a second one is tested too (Debian 12: linux-image-6.12-amd64)", kernels[0].version())
 	}
-	for _, k := range kernels[1:] {
+	for i, k := range kernels[1:] {
 		t.Run(k.version(), func(t *testing.T) {
 			t.Log("kernel", k.release())
 			labOf := func(t *testing.T, taps int) *lab {
 				return newLabWith(t, taps, k.missingTool, func() (built, error) { return buildGuest(k) })
 			}
-			t.Run("interop", func(t *testing.T) { testInterop(t, labOf(t, 1)) })
+			t.Run("interop", func(t *testing.T) { testInterop(t, labOf(t, 1), shared(i+1, len(kernels))) })
 			t.Run("provider", func(t *testing.T) { testKernelProvider(t, labOf(t, 2)) })
 			t.Run("ebpf", func(t *testing.T) { testEBPF(t, labOf(t, 1)) })
 		})

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -30,6 +31,9 @@ var (
 
 const namespacePrefix = "rds-interop-"
 
+// labs numbers the labs of this process.
+var labs atomic.Int64
+
 // buildDir holds what the tests build, once each. TestMain removes it.
 var buildDir string
 
@@ -42,6 +46,7 @@ var (
 		}
 		return buildGuest(k)
 	})
+	initOnce = sync.OnceValues(func() (string, error) { return goTool("guest", "build", "-ldflags=-s -w", "./guest") })
 	nodeOnce = sync.OnceValues(func() (string, error) { return goTool("node", "build", "./node") })
 
 	daemonOnce = sync.OnceValues(func() (string, error) { return goTool("rdsd", "build", "../../cmd/rdsd") })
@@ -72,7 +77,7 @@ func buildGuest(k kernel) (built, error) {
 
 // guestFiles makes the programs of a guest with RDS, by their places there.
 func guestFiles() (map[string]string, error) {
-	guest, err := goTool("guest", "build", "-ldflags=-s -w", "./guest")
+	guest, err := initOnce()
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +159,7 @@ func newLabWith(t *testing.T, taps int, missing func() string, build func() (bui
 	b, err := build()
 	must(t, err)
 	sweep()
-	l := &lab{built: b, owner: t, netns: namespacePrefix + strconv.Itoa(os.Getpid()), logs: os.Getenv("RDS_INTEROP_LOGS")}
+	l := &lab{built: b, owner: t, netns: fmt.Sprintf("%s%d-%d", namespacePrefix, os.Getpid(), labs.Add(1)), logs: os.Getenv("RDS_INTEROP_LOGS")}
 	if l.logs == "" {
 		l.logs = t.TempDir()
 	}
@@ -214,7 +219,8 @@ func sweep() {
 	}
 	for _, name := range names {
 		name = filepath.Base(name)
-		pid, err := strconv.Atoi(strings.TrimPrefix(name, namespacePrefix))
+		id, _, _ := strings.Cut(strings.TrimPrefix(name, namespacePrefix), "-")
+		pid, err := strconv.Atoi(id)
 		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			_ = exec.Command("ip", "netns", "del", name).Run()
 		}

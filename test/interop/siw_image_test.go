@@ -118,7 +118,7 @@ func buildSIW() (built, error) {
 
 // siwFiles collects what the guest's file system has, by its place there.
 func siwFiles() (map[string]string, error) {
-	guest, err := goTool("guest", "build", "-ldflags=-s -w", "./guest")
+	guest, err := initOnce()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 // TestSIW runs our iWARP against Linux's.
 func TestSIW(t *testing.T) {
+	t.Parallel()
 	l, guests := newSIWLab(t, guestAddr)
 	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
 	t.Run("rping", func(t *testing.T) { testRpings(t, ours, siw) })
@@ -108,6 +109,7 @@ func TestComplaintsAreFound(t *testing.T) {
 // because siw may take its kernel down if such a set-up ends between the Reply and the first message. So an
 // initiator that offers the Send alone is not tried: it ends the set-up by a Terminate (docs/IWARP.md).
 func TestSIWPeerToPeer(t *testing.T) {
+	t.Parallel()
 	l, guests := newSIWLab(t, guestAddr)
 	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
 	s := siw.serve(t, 2, regionSpec{"r", 64})

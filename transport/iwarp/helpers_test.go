@@ -199,11 +199,12 @@ func eventually(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// holds looks again until f does, for at most half a minute.
+// holds looks again until f does, for at most 10 s: less than the time-outs of connections that
+// are set up (mpa.DecideTimeout), so that none of them hides that something lasts.
 func holds(f func() bool) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); !f(); <-tick.C {
+	for end := time.Now().Add(10 * time.Second); !f(); <-tick.C {
 		if time.Now().After(end) {
 			return false
 		}

@@ -351,6 +351,8 @@ func TestWorkRequestNamesTheField(t *testing.T) {
 			"SGE: 1 pieces":             {Op: OpFetchAdd, SGE: sge[:1]},
 			"SGE: 4294967296":           {SGE: []SGE{{Len: 1 << 31}, {Len: 1 << 31}}},
 			"RemoteAddr: 0x4":           {Op: OpCompareSwap, SGE: []SGE{{Len: 8}}, RemoteAddr: 4},
+			"RemoteAddr: 0x4 of":        {Op: OpFetchAdd, SGE: []SGE{{Len: 8}}, RemoteAddr: 4},
+			"SGE: 1 pieces of 4":        {Op: OpFetchAdd, SGE: []SGE{{Len: 4}}},
 			"Local: 5 pieces":           {Op: OpWrite, Local: make([][]byte, MaxSGE+1)},
 			"Local: set for":            {Local: make([][]byte, 1)},
 			"Local: set beside":         {Op: OpWrite, Local: make([][]byte, 1), SGE: sge[:1]},
@@ -362,7 +364,7 @@ func TestWorkRequestNamesTheField(t *testing.T) {
 			"Queue: 0xffffff is":        {Queue: 0xFFFFFF},
 			"Queue: 0x9 is sent":        {Queue: sinkNum},
 		} {
-			if _, err := e.qp.PostSend(w); !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), "iwarp: WorkRequest."+want) {
+			if n, err := e.qp.PostSend(w); n != 0 || !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), "iwarp: WorkRequest."+want) {
 				t.Errorf("%v, not %q", err, want)
 			}
 		}

@@ -197,6 +197,9 @@ func regionGoesWhileFull(t *testing.T) bool {
 func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ends, sinks, _, terms := mixedEnds(t, true)
+		for i := range terms { // a sink alone makes an initiator
+			terms[i].Shared.Send = false
+		}
 		client, server := ends[0], ends[1]
 		connectEnds(t, client, server, terms[0], terms[1])
 		server.qp.SinkReady()

@@ -137,10 +137,7 @@ func TestXRCREQ6LastUnregisterDestroysTheTarget(t *testing.T) {
 // and the target is gone.
 func TestXRCREQ7RegisterRacesLastUnregister(t *testing.T) {
 	t.Parallel()
-	n := 20000
-	if testing.Short() {
-		n = 5000
-	}
+	const n = 100_000
 	g := newRig(t, Config{})
 	f := g.file("job")
 	a, b := g.process("a", f), g.process("b", f)

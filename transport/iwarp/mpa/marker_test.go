@@ -46,6 +46,8 @@ func TestMarkerPlaces(t *testing.T) {
 		{"three in one FPDU", [][]byte{send(1, 1400)}, 1436,
 			map[int]string{0: "00000000", 512: "000001fc", 1024: "000003fc"},
 			map[int]string{0: "7a3eb8a5"}, map[int]int{0: 4}},
+		{"behind one in front", [][]byte{send(1, 484), send(2, 1400), send(3, 0)}, 1972,
+			map[int]string{512: "00000000", 1024: "000001fc", 1536: "000003fc"}, nil, map[int]int{1: 516}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
