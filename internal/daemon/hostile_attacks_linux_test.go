@@ -246,7 +246,7 @@ var attacks = []attack{
 		fates := &x.sockets[0].s.Fates.N
 		x.mu.Unlock()
 		rdstest.Eventually(s, "fates", func() bool { return fates.Load() >= socket.MaxFates/2 })
-		if n := fates.Load(); n > 2*socket.MaxFates {
+		if n := fates.Load(); n > socket.MaxFates+socket.MaxFates/4 {
 			s.Errorf("%d fates wait", n)
 		}
 	}},

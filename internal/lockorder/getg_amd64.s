@@ -1,9 +1,0 @@
-//go:build invariants
-
-#include "textflag.h"
-
-// func getg() uintptr
-TEXT ·getg(SB), NOSPLIT, $0-8
-	MOVQ (TLS), AX
-	MOVQ AX, ret+0(FP)
-	RET
