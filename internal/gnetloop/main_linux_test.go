@@ -55,6 +55,7 @@ func newLoops(t testing.TB, n, buffer int) *Loops {
 
 // TestAllOnLoops runs the tests of this package once more, with engines on Loops.
 func TestAllOnLoops(t *testing.T) {
+	t.Parallel()
 	if onLoops {
 		t.Skip("this is the second run")
 	}

@@ -217,8 +217,7 @@ func testPausedNode(t *testing.T, l *lab, guest *process, pause time.Duration, l
 	f := flow{from: guest.bind(t, 2*bufferSize, 0), to: node.bind(t, 0, 64<<10)}
 	back := flow{from: node.bind(t, bufferSize, bufferSize), to: guest.bind(t, bufferSize, bufferSize), rate: 10}
 	warm(t, f)
-	conns, err := waitConns(ctx, node, guest, 1)
-	must(t, err)
+	conns := node.connections(t, ctx, guest)
 	f.stream = peer.Stream{Seed: 8, Count: 10_000, Size: 2048}
 	back.stream = peer.Stream{Seed: 9, Count: back.rate * int(pause/time.Second), Size: 100}
 	// The guest sends its whole queue, whatever it hears later: have it long.
@@ -265,8 +264,7 @@ func testPausedGuest(t *testing.T, l *lab, guest *process, pause time.Duration, 
 	defer func() { node.show(t); guest.show(t) }()
 	f := flow{from: node.bind(t, bufferSize, bufferSize), to: guest.bind(t, bufferSize, 64<<10)}
 	warm(t, f)
-	conns, err := waitConns(ctx, node, guest, 1)
-	must(t, err)
+	conns := node.connections(t, ctx, guest)
 	f.stream = peer.Stream{Seed: 10, Count: 20_000, Size: 2048}
 	f.try = true // counts refusals
 	send, err := f.startSend()
@@ -291,7 +289,7 @@ func testPausedGuest(t *testing.T, l *lab, guest *process, pause time.Duration, 
 
 // idle lets a pause pass in which a sender gets no further, and looks for the connection
 // now and then. It returns how many messages the sender has got rid of.
-func idle(t *testing.T, ctx context.Context, node, guest *process, conns []peer.TCPConn, send *peer.Call, pause time.Duration) int64 {
+func idle(t *testing.T, ctx context.Context, node, guest *process, conns connections, send *peer.Call, pause time.Duration) int64 {
 	t.Helper()
 	over := time.After(pause)
 	tick := time.NewTicker(time.Second)
@@ -316,17 +314,33 @@ func idle(t *testing.T, ctx context.Context, node, guest *process, conns []peer.
 	}
 }
 
+// connections are those of a process with a guest, and how many it had lost before them.
+type connections struct {
+	list []peer.TCPConn
+	lost uint64
+}
+
+// connections waits until there is one.
+func (p *process) connections(t *testing.T, ctx context.Context, guest *process) connections {
+	t.Helper()
+	list, err := waitConns(ctx, p, guest, 1)
+	must(t, err)
+	lost, err := p.counter(ctx, "conn_reset")
+	must(t, err)
+	return connections{list, lost}
+}
+
 // kept checks that the connections with a guest are those of before, and that no other
 // was made.
-func (p *process) kept(t *testing.T, ctx context.Context, guest *process, conns []peer.TCPConn) {
+func (p *process) kept(t *testing.T, ctx context.Context, guest *process, was connections) {
 	t.Helper()
 	now, err := p.up(ctx, guest)
-	if err != nil || !slices.Equal(now, conns) {
-		t.Fatalf("connections were %v and are %v, %v", conns, now, err)
+	if err != nil || !slices.Equal(now, was.list) {
+		t.Fatalf("connections were %v and are %v, %v", was.list, now, err)
 	}
-	resets, err := p.counter(ctx, "conn_reset")
-	if err != nil || resets != 0 {
-		t.Fatalf("%d reconnects, %v", resets, err)
+	lost, err := p.counter(ctx, "conn_reset")
+	if err != nil || lost != was.lost {
+		t.Fatalf("%d reconnects, %v", lost-was.lost, err)
 	}
 }
 

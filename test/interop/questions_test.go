@@ -39,8 +39,7 @@ func testQuestions(t *testing.T, l *lab, guest *process, intervals []time.Durati
 	defer func() { node.show(t); guest.show(t) }()
 	f := flow{from: node.bind(t, bufferSize, bufferSize), to: guest.bind(t, bufferSize, bufferSize), rate: 200}
 	warm(t, f)
-	conns, err := waitConns(ctx, node, guest, 1)
-	must(t, err)
+	conns := node.connections(t, ctx, guest)
 	met := time.Now()
 	contact := segments()
 	f.stream = peer.Stream{Seed: 11, Count: f.rate * int(total/time.Second)}
