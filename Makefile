@@ -29,6 +29,7 @@ demo:
 
 bench:
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+	$(GO) test -tags live -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $$(grep -rlE --include='*_test.go' '^//go:build .*live' . | xargs -n 1 dirname | sort -u)
 
 bench-table: build
 	bin/rdsbench

@@ -209,7 +209,7 @@ func TestTenThousandSockets(t *testing.T) {
 	each := (rdstest.Heap() - before) / count
 	t.Logf("%d bytes each, %v in all", each, took)
 	if n := runtime.NumGoroutine() - goroutines; n > 5 {
-		t.Errorf("%d more goroutines", n)
+		t.Errorf("PROMISE: %d more goroutines", n)
 	}
 	a := l.bindOne(Config{})
 	for _, i := range []int{0, 1, count / 2, count - 1} {

@@ -82,7 +82,7 @@ func TestXRCREQ47AnApplicationDoesNotReachItsNeighboursJob(t *testing.T) {
 	}
 	took(1) // the neighbour goes on
 	if !bytes.Equal(open.Bytes(), make([]byte, 64)) {
-		t.Error("the region has changed")
+		t.Error("PROMISE: the region has changed")
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -186,4 +188,26 @@ func TestMRREQ39ScrapeShowsWhatWasDone(t *testing.T) {
 	m.want(right, 1)
 	m.want(denied, 1)
 	terminate(t, d)
+}
+
+// The names follow the conventions of Prometheus, those of all counters of a
+// node among them, and no two metrics have the same.
+func TestMetricsLint(t *testing.T) {
+	t.Parallel()
+	n, err := rds.NewNode(rds.Config{})
+	must(t, err)
+	defer n.Close()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(newCollector(func() (rds.Info, error) {
+		info, err := n.Info()
+		info.Sessions = busy().Sessions
+		return info, err
+	})); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(r)
+	must(t, err)
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
 }

@@ -142,28 +142,6 @@ func TestMetrics(t *testing.T) {
 	must(t, testutil.CollectAndCompare(c, strings.NewReader(busyMetrics), names...))
 }
 
-// The names follow the conventions of Prometheus, those of all counters of a
-// node among them, and no two metrics have the same.
-func TestMetricsLint(t *testing.T) {
-	t.Parallel()
-	n, err := rds.NewNode(rds.Config{})
-	must(t, err)
-	defer n.Close()
-	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(newCollector(func() (rds.Info, error) {
-		info, err := n.Info()
-		info.Sessions = busy().Sessions
-		return info, err
-	})); err != nil {
-		t.Fatal(err)
-	}
-	problems, err := testutil.GatherAndLint(r)
-	must(t, err)
-	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
-	}
-}
-
 // What applications have done stays when they end, so that the sums only grow.
 func TestApplicationsThatEnd(t *testing.T) {
 	t.Parallel()

@@ -148,7 +148,7 @@ func (l *lab) expect(s *rds.Socket, want string) {
 	l.Helper()
 	m := l.recv(s)
 	if m.Kind != rds.KindData || string(m.Data) != want {
-		l.Errorf("received %v %.40q, want %.40q", &m, m.Data, want)
+		l.Errorf("PROMISE: received %v %.40q, want %.40q", &m, m.Data, want)
 	}
 	m.Release()
 }
@@ -158,7 +158,7 @@ func (l *lab) empty(s *rds.Socket) {
 	l.Helper()
 	m, err := s.TryRecv()
 	if err == nil {
-		l.Errorf("%v was left", &m)
+		l.Errorf("PROMISE: %v was left", &m)
 		m.Release()
 		return
 	}

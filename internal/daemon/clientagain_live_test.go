@@ -71,7 +71,7 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 	release := rdstest.Hold(&x.out.mu) // nothing can be put on the ring
 	send(2)
 	if rdstest.Holds(100*time.Millisecond, func() bool { return halfOf(far).Fates.N.Load() > 0 }) {
-		t.Error("success of a message that is not on the ring")
+		t.Error("PROMISE: success of a message that is not on the ring")
 	}
 	release()
 	rdstest.WantStatus(t, far, 2, datagram.StatusSuccess)
@@ -129,20 +129,20 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 		}
 		rdstest.Must(t, err)
 		if was, twice := got[m.Token]; twice {
-			t.Errorf("message %d has the fates %v and %v", m.Token, was, m.Status)
+			t.Errorf("PROMISE: message %d has the fates %v and %v", m.Token, was, m.Status)
 		}
 		got[m.Token] = m.Status
 	}
 	for i, w := range want {
 		if got[uint64(i)] != w {
-			t.Errorf("message %d: %v, want %v", i, got[uint64(i)], w)
+			t.Errorf("PROMISE: message %d: %v, want %v", i, got[uint64(i)], w)
 		}
 	}
 	for _, i := range []uint64{0, 2, 7} {
 		rdstest.ExpectNumber(t, far, i)
 	}
 	if m, err := s.TryRecv(); err == nil {
-		t.Errorf("one more: %v", &m)
+		t.Errorf("PROMISE: one more: %v", &m)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 		return now.fds <= base.fds && now.goroutines <= base.goroutines+2 && now.maps <= base.maps+8 && // what settled entries of a connection's log still point to
 			now.rss <= base.rss+(24<<10) && now.shared <= base.shared+(1<<10)
 	}) {
-		t.Errorf("before %+v, afterwards %+v", base, now)
+		t.Errorf("PROMISE: before %+v, afterwards %+v", base, now)
 	}
 	t.Logf("before %+v, afterwards %+v", base, now)
 	wantNothingLeft(t, n1, n2)

@@ -171,10 +171,10 @@ func judge(seen map[doomedOrigin]uint64, m *datagram.Message, survivor bool) err
 		next = number
 	}
 	if number != next {
-		return fmt.Errorf("from %v: message %d, want %d", from, number, next)
+		return fmt.Errorf("PROMISE: from %v: message %d, want %d", from, number, next)
 	}
 	if !bytes.Equal(m.Data, doomedMessage(number, incarnation)) {
-		return fmt.Errorf("from %v: message %d is damaged", from, number)
+		return fmt.Errorf("PROMISE: from %v: message %d is damaged", from, number)
 	}
 	seen[from] = next + 1
 	return nil

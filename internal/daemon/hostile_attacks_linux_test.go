@@ -333,7 +333,7 @@ var attacks = []attack{
 		}
 		e.ask(ipc.Request{Op: ipc.CallResolve, Local: s.here, Remote: s.away})
 		if n := fds(s); n > before {
-			s.Errorf("%d descriptors, %d before", n, before)
+			s.Errorf("PROMISE: %d descriptors, %d before", n, before)
 		}
 	}},
 	{"no JSON", true, func(_ *siege, e *evil) { _, _ = e.sock.Write([]byte("{]")) }},

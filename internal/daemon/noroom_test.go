@@ -81,7 +81,7 @@ func TestNoRoomIsNeverSuccess(t *testing.T) {
 	for i := range uint64(messages) {
 		m := rdstest.MustRecv(t, to)
 		if got := binary.BigEndian.Uint64(m.Data); got != i {
-			t.Fatalf("message %d instead of %d", got, i)
+			t.Fatalf("PROMISE: message %d instead of %d", got, i)
 		}
 		if fates[i] == datagram.StatusSuccess && i >= uint64(had) {
 			t.Errorf("message %d has ended with Success in the daemon's memory", i)
@@ -90,7 +90,7 @@ func TestNoRoomIsNeverSuccess(t *testing.T) {
 	}
 	t.Logf("%d messages, %d in the application's memory: %v", messages, had, ends)
 	if ends[datagram.StatusDropped] == 0 || ends[datagram.StatusSuccess] == 0 || ends[datagram.StatusDropped]+ends[datagram.StatusSuccess] != messages {
-		t.Error("wrong fates")
+		t.Error("PROMISE: wrong fates")
 	}
 }
 

@@ -241,7 +241,7 @@ func TestNewWithFewDescriptors(t *testing.T) {
 			t.Errorf("with %d descriptors: %v", few, err)
 		}
 		if after := openDescriptors(t); after != before {
-			t.Errorf("with %d descriptors: %d before, %d after", few, before, after)
+			t.Errorf("PROMISE: with %d descriptors: %d before, %d after", few, before, after)
 		}
 		free()
 		if err == nil {

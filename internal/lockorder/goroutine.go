@@ -143,7 +143,7 @@ func (h holding) stack() string {
 	for _, pc := range h.pcs[:h.depth] {
 		f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
 		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
-		if outer := runtime.FuncForPC(runtime.FuncForPC(pc).Entry()); outer != nil && outer.Name() != f.Function {
+		if outer := runtime.FuncForPC(f.Entry); outer != nil && outer.Name() != f.Function {
 			fmt.Fprintf(&b, "\t%s\n", outer.Name())
 		}
 	}

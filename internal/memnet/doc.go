@@ -1,7 +1,7 @@
 // Package memnet brings sockets in memory that behave as TCP's, for tests in bubbles of
 // testing/synctest.
 //
-// A Network is a gnetloop.Network: transports that are given it (Options.Network) connect to
+// A Network is a gnetloop.Network: transports that are given it (tcp.Options.Network, iwarp.Config.Network) connect to
 // each other through it. Network.Dial and Network.Listen make sockets for tests that speak
 // the wire by hand; they are net.Conn and net.Listener, with the methods of net.TCPConn that
 // tests use.

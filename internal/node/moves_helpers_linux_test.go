@@ -151,7 +151,7 @@ func (m *mover) stream(from, to *socket.Socket, at netip.AddrPort) {
 			i++
 		}
 		if msg, err := to.TryRecv(); err == nil {
-			m.Errorf("at %v: %v is one too many", to.LocalAddrPort(), &msg)
+			m.Errorf("PROMISE: at %v: %v is one too many", to.LocalAddrPort(), &msg)
 		}
 	})
 }
@@ -190,7 +190,7 @@ func (m *mover) additions() {
 			mu.Lock()
 			defer mu.Unlock()
 			if _, ok := fates[msg.Token]; ok {
-				m.Errorf("addition %d has two fates", msg.Token)
+				m.Errorf("PROMISE: addition %d has two fates", msg.Token)
 			}
 			fates[msg.Token] = msg.Status
 			if msg.Status == datagram.StatusSuccess {
@@ -288,12 +288,12 @@ func (m *mover) judge(word uint64, fates map[uint64]datagram.Status, came map[ui
 			m.Errorf("addition %d: %v", n, status)
 		}
 		if k := came[n]; k > 1 || k == 0 && status == datagram.StatusSuccess || k > 0 && status == datagram.StatusOtherError {
-			m.Errorf("addition %d: %v, and its message came %d times", n, status, k)
+			m.Errorf("PROMISE: addition %d: %v, and its message came %d times", n, status, k)
 		}
 	}
 	m.Logf("%d additions: %d done, %d dropped; the word is %d", len(fates), did, dropped, word)
 	if word < did || word > did+dropped || did == 0 {
-		m.Error("additions are lost or done twice")
+		m.Error("PROMISE: additions are lost or done twice")
 	}
 }
 

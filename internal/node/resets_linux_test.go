@@ -121,7 +121,7 @@ func TestResetsAtRandomBytes(t *testing.T) {
 				}
 				number := rdstest.Be64(m.Data)
 				if err := rdstest.Verify(m.Data, number); err != nil || number < next || w == config.WireXRC && number != next {
-					t.Fatalf("message %d instead of %d: %v", number, next, err)
+					t.Fatalf("PROMISE: message %d instead of %d: %v", number, next, err)
 				}
 				m.Release()
 				lost += number - next

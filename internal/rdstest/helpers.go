@@ -52,7 +52,7 @@ func Converse(ctx context.Context, a, b Socket, count int) error {
 				return err
 			}
 			if len(m.Data) != 4 || binary.BigEndian.Uint32(m.Data) != uint32(i) {
-				return fmt.Errorf("message %d: %v %x", i, &m, m.Data)
+				return fmt.Errorf("PROMISE: message %d: %v %x", i, &m, m.Data)
 			}
 			m.Release()
 		}
@@ -375,7 +375,7 @@ func OperateAt(t testing.TB, s Socket, to netip.AddrPort, token uint64, o datagr
 func WantNothing(t testing.TB, s Socket) {
 	t.Helper()
 	if m, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
-		t.Errorf("received %v, %v", &m, err)
+		t.Errorf("PROMISE: received %v, %v", &m, err)
 		m.Release()
 	}
 }

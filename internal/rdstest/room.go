@@ -41,7 +41,7 @@ func GoesOn(t *testing.T, limit int, s Socket, to ...Socket) {
 				}
 				n := binary.BigEndian.Uint32(m.Data)
 				if i := n >> 16; n&0xffff != next[i] {
-					t.Errorf("message %d instead of %d", n&0xffff, next[i])
+					t.Errorf("PROMISE: message %d instead of %d", n&0xffff, next[i])
 				} else {
 					next[i]++
 				}

@@ -35,21 +35,23 @@ func exactly(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// again runs each failed test alone, twice, unless its failure breaks a promise. A test that passes
-// both times is flaky.
+// again runs each test alone, twice, that failed because something did not happen in time, unless its
+// failure breaks a promise. A test that passes both times is flaky.
 func (o *outcome) again(w io.Writer, run runner) {
 	o.Red = nil
 	for i, f := range o.failures {
-		why := f.promise()
+		why := ""
 		switch {
-		case why != "":
-			o.Red = append(o.Red, "PROMISE "+f.name()+": "+why)
-			continue
+		case f.promise != "":
+			why = "PROMISE " + f.name() + ": " + f.promise
+		case !f.waits:
+			why = f.name() + ": not run again, for it does not say that something was late"
 		case i >= mostAgain:
-			o.Red = append(o.Red, f.name()+": not run again, for there are too many")
-			continue
+			why = f.name() + ": not run again, for there are too many"
+		default:
+			why = f.twice(w, run)
 		}
-		if why := f.twice(w, run); why != "" {
+		if why != "" {
 			o.Red = append(o.Red, why)
 			continue
 		}
@@ -72,12 +74,12 @@ func (f failure) twice(w io.Writer, run runner) string {
 		case o.Failed > 0:
 			io.WriteString(w, report.String())
 			for _, g := range o.failures {
-				if why := g.promise(); why != "" {
-					return "PROMISE " + g.name() + ", when it ran again: " + why
+				if g.promise != "" {
+					return "PROMISE " + g.name() + ", when it ran again: " + g.promise
 				}
 			}
 			return f.name() + ": failed again"
-		case o.Passed == 0:
+		case !o.passed[f.key]:
 			io.WriteString(w, report.String())
 			return f.name() + ": did not run again"
 		}

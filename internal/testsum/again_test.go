@@ -36,6 +36,22 @@ func TestFailedTestsRunAgain(t *testing.T) {
 			outcome{counts: counts{Failed: 1}, Red: []string{"PROMISE p.TestA, when it ran again: a verdict"}}},
 		{"panics", []byte(`{"Action":"output","Package":"p","Test":"TestA","Output":"panic: no\n"}` + "\n"), [][]byte{pass, pass}, 2,
 			outcome{counts: counts{Failed: 1}, Red: []string{"PROMISE p.TestA: a panic"}}},
+		{"says nothing of time", events("fail", "    a_test.go:5: counter is 3, not 2\n"), [][]byte{pass, pass}, 2,
+			outcome{counts: counts{Failed: 1}, Red: []string{"p.TestA: not run again, for it does not say that something was late"}}},
+		{"runs as the parent alone", fail, [][]byte{[]byte(`{"Action":"pass","Package":"p","Test":"TestB"}` + "\n"), pass}, 1,
+			outcome{counts: counts{Failed: 1}, Red: []string{"p.TestA: did not run again"}}},
+		{"verdict of the parent", append([]byte(`{"Action":"output","Package":"p","Test":"TestP","Output":"PROMISE: one is lost\n"}`+"\n"+
+			`{"Action":"output","Package":"p","Test":"TestP/TestA","Output":"not in time\n"}`+"\n"+
+			`{"Action":"fail","Package":"p","Test":"TestP/TestA"}`+"\n"), `{"Action":"fail","Package":"p","Test":"TestP"}`...), [][]byte{pass, pass}, 1,
+			outcome{counts: counts{Failed: 2}, Red: []string{"PROMISE p.TestP: a verdict", "p.TestP/TestA: did not run again"}}},
+		{"a child panics in a test that passes", append([]byte(`{"Action":"output","Package":"p","Test":"TestB","Output":"panic: no\n"}`+"\n"+
+			`{"Action":"pass","Package":"p","Test":"TestB"}`+"\n"), fail...), [][]byte{pass, pass}, 2,
+			outcome{counts: counts{Passed: 1, Failed: 1}, Red: []string{"PROMISE p.TestA: a panic in its package"}}},
+		{"a race beside the tests", append([]byte(`{"Action":"output","Package":"p","Output":"WARNING: DATA RACE\n"}`+"\n"+
+			`{"Action":"output","Package":"p","Output":"==========\n"}`+"\n"), pass...), [][]byte{pass, pass}, 2,
+			outcome{counts: counts{Passed: 1, Failed: 1}, Red: []string{"PROMISE p: a data race"}}},
+		{"a package without an end", []byte(`{"Action":"start","Package":"p"}` + "\n" + string(pass)), [][]byte{pass, pass}, 2,
+			outcome{counts: counts{Passed: 1, Failed: 1}, Red: []string{"PROMISE p: a package without a result"}}},
 		{"has no result", []byte(`{"Action":"run","Package":"p","Test":"TestA"}` + "\n"), [][]byte{pass, pass}, 2,
 			outcome{counts: counts{Failed: 1}, Red: []string{"PROMISE p.TestA: a test without a result"}}},
 		{"leaks", append(slices.Clone(pass), `{"Action":"fail","Package":"p"}`+"\n"...), [][]byte{pass, pass}, 2,
@@ -50,7 +66,7 @@ func TestFailedTestsRunAgain(t *testing.T) {
 			}
 			left := c.later
 			o.again(&out, func(pkg, test string) []byte {
-				if pkg != "p" || test != "TestA" {
+				if pkg != "p" || test != "TestA" && test != "TestP/TestA" {
 					t.Errorf("runs %s of %s", test, pkg)
 				}
 				next := left[0]
@@ -72,7 +88,7 @@ func TestFewTestsRunAgain(t *testing.T) {
 	t.Parallel()
 	var in strings.Builder
 	for i := range mostAgain + 5 {
-		fmt.Fprintf(&in, `{"Action":"fail","Package":"p","Test":"Test%d"}`+"\n", i)
+		fmt.Fprintf(&in, `{"Action":"output","Package":"p","Test":"Test%[1]d","Output":"not in time\n"}`+"\n"+`{"Action":"fail","Package":"p","Test":"Test%[1]d"}`+"\n", i)
 	}
 	var out strings.Builder
 	o, err := summarize(strings.NewReader(in.String()), &out)
@@ -112,12 +128,48 @@ func TestPromises(t *testing.T) {
 		"goleak: Errors: found unexpected goroutines:\n":                         "a leak",
 		"    a_test.go:5: 2 descriptors are left\n":                              "a leak",
 		"    a_test.go:5: rdsd ended: signal: segmentation fault\n":              "the crash of a child process",
+		"    a_test.go:5: rdsd ended by itself: exit status 2: panic: no\n":      "a panic",
+		"goroutine 7 [running]:\n":                                               "a panic",
+		"    a_test.go:5: rdsd ended: exit status 66\n":                          "the crash of a child process",
+		"    a_test.go:5: no descriptor is left for it, not in time\n":           "",
 		"    a_test.go:5: rdsd ended: signal: killed\n":                          "",
 		"    a_test.go:5: not in time: the node does not panic: it waits\n":      "",
 		"    a_test.go:5: context deadline exceeded, no promise is broken by it": "",
 	} {
-		if got := (failure{key{"p", "TestA"}, []string{"=== RUN\n", line}, false}).promise(); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
+		var res result
+		if res.add(line); res.promise != want {
+			t.Errorf("%q: %q, want %q", line, res.promise, want)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]bool{
+		"    a_test.go:5: not in time: the answer\n":                   true,
+		"    a_test.go:5: receive: context deadline exceeded\n":        true,
+		"    a_test.go:5: rdsd still runs\n":                           true,
+		"    a_test.go:5: 3 of 5 after 10s\n":                          true,
+		"    a_test.go:5: a round trip took 1.5ms, at most 1ms\n":      true,
+		"    a_test.go:5: counter is 3, not 2\n":                       false,
+		"    a_test.go:5: invalid argument\n":                          false,
+		"    --- FAIL: TestA (10.00s)\n":                               false,
+		"    a_test.go:5: the distillery is closed\n":                  false,
+		"    a_test.go:5: after message 7 came message 9, size 12 s\n": false,
+	} {
+		if got := waiting(line); got != want {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}
+
+// A run that ended otherwise than its tests is a failure.
+func TestExitStatusCounts(t *testing.T) {
+	t.Parallel()
+	for exit, want := range map[int]bool{0: true, 1: false} {
+		err := judge(strings.NewReader(string(events("pass", ""))), new(strings.Builder), "live", "", exit, []string{"false"})
+		if (err == nil) != want {
+			t.Errorf("exit status %d: %v", exit, err)
 		}
 	}
 }

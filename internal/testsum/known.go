@@ -10,7 +10,7 @@ import (
 // mostDays is how long a test may be known to be flaky.
 const mostDays = 14
 
-// knownFlake is a line of the list of flaky tests: "package.Test | 2026-11-27 | cause, as far as
+// knownFlake is a line of the list of flaky tests: "import path.Test | 2026-11-27 | cause, as far as
 // known | what is being done".
 type knownFlake struct {
 	test  string

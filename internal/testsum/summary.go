@@ -33,11 +33,18 @@ type result struct {
 	children bool // the test has subtests
 	failures bool // the test's failure is counted elsewhere: with a subtest, a test of the package, a build
 
+	promise string // what its output breaks
+	waits   bool   // its output says that something did not happen in time
+
 	races  []string // reports of the race detector, kept with the package
 	racing bool     // the next line of the package belongs to races
 }
 
 func (r *result) add(s string) {
+	if r.promise == "" {
+		r.promise = promiseOf(s)
+	}
+	r.waits = r.waits || waiting(s)
 	if r.size += len(s); r.size > maxOutput && len(r.output) > 100 {
 		r.output = slices.Delete(r.output, 50, 51)
 	}
@@ -132,44 +139,75 @@ func (k key) parent() key {
 // failure is a failed test, or a package that failed beside its tests.
 type failure struct {
 	key
-	output []string // with the reports of races of its package
-	lost   bool     // the test has no result
+	promise string // the promise that it breaks, "" if none
+	waits   bool   // something did not happen in time
+}
+
+// failureOf is the failure of k, or of the package that k belongs to. panics has the packages in
+// which something has panicked: Go gives the output of a child process to whichever test of
+// the package printed last.
+func failureOf(k key, res *result, panics map[string]bool) failure {
+	f := failure{k, res.promise, res.waits}
+	switch {
+	case f.promise != "":
+	case k.test == "" && len(res.races) > 0:
+		f.promise = "a data race"
+	case k.test == "" && res.action == "":
+		f.promise = "a package without a result"
+	case k.test == "":
+		f.promise = "a package that fails beside its tests"
+	case res.action == "":
+		f.promise = "a test without a result"
+	case panics[k.pkg]:
+		f.promise = "a panic in its package"
+	}
+	return f
 }
 
 func report(w io.Writer, order []key, results map[key]*result) (o outcome) {
+	panics, raced := map[string]bool{}, map[string]bool{}
 	for _, k := range order {
 		// A test without a result hung or died with its process.
-		if res := results[k]; res.failed(k) {
+		res := results[k]
+		if res.failed(k) {
 			for p := k; p.test != ""; {
 				p = p.parent()
 				results[p].failures = true
 			}
+			raced[k.pkg] = raced[k.pkg] || res.promise == "a data race"
 		}
+		panics[k.pkg] = panics[k.pkg] || res.promise == "a panic"
 	}
-	o.seen = len(order)
+	o.seen, o.passed = len(order), map[key]bool{}
 	for _, k := range order {
 		res := results[k]
-		failed := res.failed(k) || res.action == "fail"
 		for _, line := range res.races {
 			fmt.Fprint(w, "    ", line)
 		}
+		failed := res.failed(k) || res.action == "fail" || k.test == "" && res.ran && res.action == ""
+		// What a parent says beside its subtests, a package beside its tests, and the race
+		// detector beside all, is a failure of its own if it breaks a promise.
+		beside := failed && res.failures && res.promise != "" && res.promise != "a data race" || len(res.races) > 0 && !raced[k.pkg]
 		switch {
-		case failed && !res.failures:
-			f := failure{k, res.output, res.action == ""}
+		case failed && !res.failures || beside:
+			f := failureOf(k, res, panics)
 			o.Failed++
 			o.failures = append(o.failures, f)
-			why := f.promise()
-			show(w, k, res, why)
-			if why != "" {
-				o.Red = append(o.Red, "PROMISE "+k.name()+": "+why)
+			show(w, k, res, f.promise)
+			if f.promise != "" {
+				o.Red = append(o.Red, "PROMISE "+k.name()+": "+f.promise)
 			} else {
 				o.Red = append(o.Red, k.name())
 			}
 		case failed && k.test != "":
 			show(w, k, res, "") // shows what a parent says beside its subtests
-		case k.test == "" || res.children:
+		case k.test == "":
 		case res.action == "pass":
-			o.Passed++
+			o.passed[k] = true
+			if !res.children {
+				o.Passed++
+			}
+		case res.children:
 		case res.action == "skip":
 			o.skip(reason(res.output))
 			fmt.Fprintf(w, "SKIP %s: %s\n", k.name(), reason(res.output))

@@ -33,6 +33,16 @@ func TestTally(t *testing.T) {
 	}
 }
 
+func TestFewTestsMayBeFlaky(t *testing.T) {
+	t.Parallel()
+	for n := range 6 {
+		sum := sumOf(t, outcome{Stage: "live", Flaky: make([]string, n)})
+		if reds := sum.report(new(strings.Builder), nil, time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)); (len(reds) > 0) != (n > 3) {
+			t.Errorf("%d flaky tests: %q", n, reds)
+		}
+	}
+}
+
 func TestKnownFlakesAreMended(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "flaky.txt")
@@ -65,11 +75,11 @@ func TestKnownFlakesAreMended(t *testing.T) {
 func TestRunWithoutEventsFails(t *testing.T) {
 	t.Parallel()
 	for _, said := range []string{"", "go: no such tool\n"} {
-		if err := judge(strings.NewReader(said), new(strings.Builder), "pure", "", nil); err == nil {
+		if err := judge(strings.NewReader(said), new(strings.Builder), "pure", "", 0, nil); err == nil {
 			t.Errorf("%q was taken for success", said)
 		}
 	}
-	if err := judge(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}`+"\n"), new(strings.Builder), "pure", "", nil); err != nil {
+	if err := judge(strings.NewReader(`{"Action":"pass","Package":"p","Test":"TestA"}`+"\n"), new(strings.Builder), "pure", "", 0, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,7 +23,8 @@
 //
 // Both programs execute the commands of package peer, and every case is written
 // over two peers, whichever they are; TestKernelToKernel runs cases between
-// two guests, to tell the harness's faults from ours.
+// two guests, to tell the harness's faults from ours, with
+// RDS_INTEROP_KERNELS=1.
 //
 // TestLasting has what takes minutes in a short form. RDS_LONG=1 has it in full:
 //
@@ -31,13 +32,13 @@
 //
 // # Kernels
 //
-// All tests run on one kernel: of those in /boot the one of the oldest version,
-// which is Linux 6.1 on Debian 12. TestOtherKernels runs the cases with RDS on
-// each other version in /boot, such as Linux 6.12 of Debian 12's package
-// linux-image-6.12-amd64, and skips where there is none. Two kernels share the settings of
-// TestInterop (which address is the smaller, how many paths, node or rdsd); RDS_LONG=1 has all
-// of them on each. RDS_INTEROP_KERNEL
-// names the image of the only kernel to test:
+// All tests run on the kernel in /boot of the oldest version, which is Linux 6.1
+// on Debian 12. TestOtherKernels runs the cases of TestInterop, of the kernel
+// provider and of eBPF on each other version in /boot, such as Linux 6.12 of
+// Debian 12's package linux-image-6.12-amd64, and skips where there is none. Two
+// kernels share the settings of TestInterop (whose address is the smaller, how
+// many paths, a node or an rdsd); RDS_LONG=1 has all of them on each.
+// RDS_INTEROP_KERNEL names the image of the only kernel to test:
 //
 //	RDS_INTEROP_KERNEL=/boot/vmlinuz-6.12.117+deb12-amd64 go test -tags interop ./test/interop/ -run TestInterop -v
 //
@@ -53,8 +54,7 @@
 //
 // # What is needed
 //
-// The tests need root, Linux and, of Debian, the packages linux-image-amd64,
-// qemu-system-x86 and iproute2, those with verbs what test/run.sh lists, and
+// The tests need root, Linux and, of Debian, the packages that test/run.sh lists, and
 // skip with one line that names what is missing. Nothing leaves the namespace,
 // and nothing of it outlives the run. A failure prints the end of the guest's
 // console, of the node's log and of what programs printed.

@@ -141,7 +141,7 @@ func (r running) wait(ctx context.Context) (peer.SendResult, error) {
 		return sent, fmt.Errorf("%v to %v: %w", r.from.addr, r.to.addr, sendErr)
 	}
 	if got.Messages != sent.Messages || got.Bytes != sent.Bytes {
-		return sent, fmt.Errorf("%v to %v: sent %+v, received %+v", r.from.addr, r.to.addr, sent, got)
+		return sent, fmt.Errorf("PROMISE: %v to %v: sent %+v, received %+v", r.from.addr, r.to.addr, sent, got)
 	}
 	return sent, nil
 }

@@ -19,7 +19,7 @@ type setting struct {
 }
 
 // settings are in an order in which every second one has each order, each number of paths, and
-// an rdsd: two kernels share them. RDS_LONG=1 has all on each.
+// an rdsd: two kernels share them, and the newer one has the first. RDS_LONG=1 has all on each.
 var settings = []setting{
 	{"smaller", "10.77.1.1", 1, false},
 	{"smaller", "10.77.2.1", 8, false},
@@ -35,7 +35,7 @@ func shared(i, n int) []setting {
 		return settings
 	}
 	var list []setting
-	for k := i % 2; k < len(settings); k += 2 {
+	for k := (i + 1) % 2; k < len(settings); k += 2 {
 		list = append(list, settings[k])
 	}
 	return list

@@ -90,7 +90,7 @@ func FuzzSharedStream(f *testing.F) {
 			_ = q.Close()
 		}
 		if !bytes.Equal(fixed.Bytes(), make([]byte, 4096)) {
-			t.Fatal("memory that may not be written has changed")
+			t.Fatal("PROMISE: memory that may not be written has changed")
 		}
 	})
 }

@@ -68,8 +68,20 @@ func StartCommand(t *testing.T, prepare func(*exec.Cmd), binary string, args ...
 		p.Stderr.end()
 		close(p.done)
 	}()
-	t.Cleanup(func() { cancel(); <-p.done })
+	t.Cleanup(func() {
+		cancel()
+		<-p.done
+		if said := p.Stderr.String(); crashed(said) {
+			t.Errorf("PROMISE: %v has crashed:\n%s", p.cmd.Args, said)
+		}
+	})
 	return p
+}
+
+// crashed tells whether a Go program says that it panics, or the race detector in it that there was a race.
+func crashed(stderr string) bool {
+	return strings.Contains(stderr, "WARNING: DATA RACE") ||
+		strings.Contains(stderr, "\ngoroutine ") && (strings.Contains(stderr, "panic: ") || strings.Contains(stderr, "fatal error: "))
 }
 
 // Run runs a binary to its end and returns its exit status.
