@@ -34,7 +34,6 @@ type result struct {
 	failures bool // the test's failure is counted elsewhere: with a subtest, a test of the package, a build
 
 	promise string // what its output breaks
-	waits   bool   // its output says that something did not happen in time
 
 	races  []string // reports of the race detector, kept with the package
 	racing bool     // the next line of the package belongs to races
@@ -44,7 +43,6 @@ func (r *result) add(s string) {
 	if r.promise == "" {
 		r.promise = promiseOf(s)
 	}
-	r.waits = r.waits || waiting(s)
 	if r.size += len(s); r.size > maxOutput && len(r.output) > 100 {
 		r.output = slices.Delete(r.output, 50, 51)
 	}
@@ -147,7 +145,7 @@ type failure struct {
 // which something has panicked: Go gives the output of a child process to whichever test of
 // the package printed last.
 func failureOf(k key, res *result, panics map[string]bool) failure {
-	f := failure{k, res.promise, res.waits}
+	f := failure{k, res.promise, slices.ContainsFunc(res.output, waiting)}
 	switch {
 	case f.promise != "":
 	case k.test == "" && len(res.races) > 0:
