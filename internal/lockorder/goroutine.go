@@ -24,7 +24,7 @@ const mostHeld = 24
 type holding struct {
 	lock  any
 	class *class
-	pcs   [12]uintptr // where took returns to, and those who called
+	pcs   [12]uintptr // return addresses: into Lock, into its caller, and so on
 	depth int
 }
 

@@ -150,7 +150,7 @@ func (p *Peer) bar(on bool) (changed, reset bool) {
 		links = p.Links()
 		p.Core.Bar()
 		for _, f := range slices.Clone(p.Flows) {
-			ended, _ := p.endParked(f, datagram.StatusOtherError, func(*parked) bool { return true })
+			ended, _ := p.endParkedLocked(f, datagram.StatusOtherError, func(*parked) bool { return true })
 			p.Node.Counters.SendNotAllowed.Add(uint64(ended))
 		}
 	} else {

@@ -192,19 +192,19 @@ func (p *Peer) serve() {
 	}
 }
 
-// endParkedOf ends what of s waits in its session's flow, to one port or to all.
-func (p *Peer) endParkedOf(s *Socket, port uint16, all bool, status conn.Status) (messages, bytes int) {
+// endParkedOfLocked ends what of s waits in its session's flow, to one port or to all.
+func (p *Peer) endParkedOfLocked(s *Socket, port uint16, all bool, status conn.Status) (messages, bytes int) {
 	set := s.Owner.Flows()
 	for _, f := range p.Flows {
 		if f.set == set {
-			return p.endParked(f, status, func(it *parked) bool { return it.s == s && (all || it.M.Dport == port) })
+			return p.endParkedLocked(f, status, func(it *parked) bool { return it.s == s && (all || it.M.Dport == port) })
 		}
 	}
 	return 0, 0
 }
 
-// endParked ends the messages of a flow for which gone says so.
-func (p *Peer) endParked(f *flow, status conn.Status, gone func(*parked) bool) (messages, bytes int) {
+// endParkedLocked ends the messages of a flow for which gone says so.
+func (p *Peer) endParkedLocked(f *flow, status conn.Status, gone func(*parked) bool) (messages, bytes int) {
 	waiting, keep := f.Queue.All(), 0
 	for i := range waiting {
 		it := &waiting[i]
@@ -237,7 +237,7 @@ func (p *Peer) expireLocked(now time.Time) {
 	looked, next := 0, time.Time{}
 	for _, f := range slices.Clone(p.Flows) {
 		looked += f.Queue.Len()
-		ended, _ := p.endParked(f, datagram.StatusExpired, func(it *parked) bool {
+		ended, _ := p.endParkedLocked(f, datagram.StatusExpired, func(it *parked) bool {
 			at := it.M.Deadline
 			if at.IsZero() || !at.After(now) {
 				return !at.IsZero()

@@ -10,7 +10,7 @@ func (p *Peer) cancel(s *Socket, port uint16, all bool) (messages, bytes int) {
 	}
 	p.Lock()
 	messages, bytes = p.Core.Cancel(&h.Account, port, all)
-	m, b := p.endParkedOf(s, port, all, conn.Canceled) // last: messages in the log came before those in flows
+	m, b := p.endParkedOfLocked(s, port, all, conn.Canceled) // last: messages in the log came before those in flows
 	waits := len(p.Flows) > 0
 	p.Commit()
 	if waits {
@@ -27,7 +27,7 @@ func (p *Peer) abandon(s *Socket) (messages, bytes int) {
 	}
 	p.Lock()
 	messages, bytes = p.Core.Abandon(&h.Account)
-	m, b := p.endParkedOf(s, 0, true, conn.Dropped)
+	m, b := p.endParkedOfLocked(s, 0, true, conn.Dropped)
 	p.Commit()
 	return messages + m, bytes + b
 }
