@@ -102,21 +102,23 @@ func BenchmarkMapFree(b *testing.B) {
 
 // copiers run readers that check, copy n bytes and leave until stop. Those that
 // yield give up the processor between two sections, as an event loop does when it looks
-// for events; the others are as greedy as the scheduler lets them be.
+// for events; the others are as greedy as the scheduler lets them be. It returns when all
+// of them are at it.
 func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int, yield bool) (stop func()) {
 	k, err := o.Register(make([]byte, n), Options{Domain: dom, Rights: RemoteRead})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var wg sync.WaitGroup
+	var wg, ready sync.WaitGroup
 	var over atomic.Bool
+	ready.Add(readers)
 	for i := range readers {
 		wg.Go(func() {
 			r := d.NewReader(fmt.Sprint(i), nil)
 			defer r.Close()
 			dst := make([]byte, n)
 			req := Request{Key: k, Domain: dom, Rights: RemoteRead, Len: uint64(n)}
-			for !over.Load() {
+			for first := true; !over.Load(); first = false {
 				r.Enter()
 				src, f := r.Check(&req)
 				if f != None {
@@ -124,12 +126,16 @@ func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int, yi
 				}
 				copy(dst, src)
 				r.Leave()
+				if first {
+					ready.Done()
+				}
 				if yield {
 					runtime.Gosched()
 				}
 			}
 		})
 	}
+	ready.Wait()
 	return func() { over.Store(true); wg.Wait() }
 }
 

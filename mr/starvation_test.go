@@ -2,48 +2,16 @@ package mr
 
 import (
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
-
-// greedy runs goroutines that never give up the processor between sections,
-// until stop. It returns when all of them are at it.
-func (g *rig) greedy(n int, k Key, length int) (stop func()) {
-	var wg, ready sync.WaitGroup
-	var over atomic.Bool
-	ready.Add(n)
-	for range n {
-		r := g.reader("greedy")
-		wg.Go(func() {
-			req := g.read(k, length)
-			dst := make([]byte, length)
-			for i := 0; !over.Load(); i++ {
-				r.Enter()
-				b, f := r.Check(req)
-				copy(dst, b)
-				r.Leave()
-				if f != None {
-					g.Error(f)
-				}
-				if i == 0 {
-					ready.Done()
-				}
-			}
-		})
-	}
-	ready.Wait()
-	return func() { over.Store(true); wg.Wait() }
-}
 
 // TestMRREQ18SaturatingCopiesDoNotStarveABarrier: invalidation shares no queue
 // with data, and readers give way to it. They never pause, so a barrier that is
 // starved does not end; BenchmarkBarrier measures how long one takes.
 func TestMRREQ18SaturatingCopiesDoNotStarveABarrier(t *testing.T) {
 	g := parallelRig(t, Config{})
-	k, _ := g.region(SmallSize, 0, RemoteRead)
-	defer g.greedy(16*runtime.GOMAXPROCS(0), k, SmallSize)()
+	defer copiers(t, g.Device, g.dom, g.own, 16*runtime.GOMAXPROCS(0), SmallSize, false)()
 	for range 20 {
 		k, _ := g.region(8, 0, RemoteRead)
 		g.ok(g.own.FreeInvalidate(t.Context(), k))
@@ -72,33 +40,6 @@ func TestMRREQ19RevokeDoesNotQueueBehindReleases(t *testing.T) {
 		}
 		close(hold)
 		g.ok(<-busy)
-	})
-}
-
-// TestMRREQ21HalfAWriteDoesNotDelayInvalidation: a peer sends half of a write
-// and stops. The half was placed in a section that is over, so nothing waits.
-func TestMRREQ21HalfAWriteDoesNotDelayInvalidation(t *testing.T) {
-	inBubble(t, Config{}, func(g *rig) {
-		r := g.reader("r")
-		k, mem := g.region(8192, 0, readWrite)
-		req := &Request{Key: k, Domain: g.dom, From: peerA, Rights: RemoteWrite, Len: 4096}
-		r.Enter()
-		b, f := r.Check(req)
-		b[0] = 1
-		r.Leave()
-		if f != None {
-			g.Fatal(f)
-		}
-		start := time.Now()
-		g.ok(g.own.FreeInvalidate(g.Context(), k))
-		if time.Since(start) != 0 {
-			g.Error("the barrier waited")
-		}
-		req.Addr = 4096 // the other half arrives at last
-		g.wantFault(r, req, Revoked)
-		if mem[0] != 1 || mem[4096] != 0 {
-			g.Error("placed bytes are wrong")
-		}
 	})
 }
 
