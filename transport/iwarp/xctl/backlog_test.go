@@ -154,21 +154,22 @@ func TestBusyBacklogStaysSmall(t *testing.T) {
 	}
 }
 
+// A program that names more kinds of messages than a peer reads of is told, too.
 func TestBacklogIsBounded(t *testing.T) {
 	t.Parallel()
 	var b Backlog
 	for i := range uint32(Limit) {
-		if !b.NAK(NAK{SRQ: 1, MSN: i}) || !b.WriteError(WriteError{}) {
+		if !b.NAK(NAK{SRQ: 1, MSN: i}) || !b.WriteError(WriteError{}) || !b.Home(Home{1, i}) {
 			t.Fatalf("refused after %d", i)
 		}
 	}
-	if b.NAK(NAK{SRQ: 1}) || b.WriteError(WriteError{}) {
+	if b.NAK(NAK{SRQ: 1}) || b.WriteError(WriteError{}) || b.Home(Home{1, Limit}) {
 		t.Error("no limit")
 	}
-	if _, list := flush(t, &b, MaxMessage); len(list) != 2*Limit {
+	if _, list := flush(t, &b, MaxMessage); len(list) != 3*Limit {
 		t.Errorf("%d records", len(list))
 	}
-	if !b.NAK(NAK{SRQ: 1}) {
+	if !b.NAK(NAK{SRQ: 1}) || !b.Home(Home{1, 0}) {
 		t.Error("still full")
 	}
 }
@@ -218,26 +219,6 @@ func TestBacklogWhileItDrains(t *testing.T) {
 	}
 	if len(b.credits.at) != 0 {
 		t.Errorf("%d queues left", len(b.credits.at))
-	}
-}
-
-// A program that names more kinds of messages than a peer reads of is told.
-func TestHomesAreBounded(t *testing.T) {
-	t.Parallel()
-	var b Backlog
-	for i := range uint32(Limit) {
-		if !b.Home(Home{1, i}) {
-			t.Fatalf("HOME %d is refused", i)
-		}
-	}
-	if b.Home(Home{1, Limit}) {
-		t.Error("one more is not")
-	}
-	if _, got := flush(t, &b, MaxMessage); len(got) != Limit {
-		t.Errorf("%d records", len(got))
-	}
-	if !b.Home(Home{1, 0}) {
-		t.Error("none fits after all have left")
 	}
 }
 

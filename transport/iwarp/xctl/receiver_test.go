@@ -31,28 +31,6 @@ func take(t *testing.T, r *Receiver, msn uint32) {
 	}
 }
 
-// A message of several segments for a queue that does not exist is refused once,
-// with its last segment, and leaves nothing behind; a queue that does exist is
-// served meanwhile.
-func TestUnknownQueueIsRefusedPerMessage(t *testing.T) {
-	t.Parallel()
-	in := NewInbound(InboundConfig{})
-	for i, h := range []*ddp.Untagged{head(9, 5, 0, false), head(9, 5, 10, false), head(9, 5, 20, true), head(9, 6, 0, true)} {
-		if in.Find(9) != nil {
-			t.Fatal("an entry")
-		}
-		n, last := Unknown(9, h)
-		if last != h.Last || n != (NAK{SRQ: 9, MSN: h.MSN, Code: NAKUnknown}) {
-			t.Errorf("segment %d: %+v, %v", i, n, last)
-		}
-	}
-	r := in.Adopt(7, head(7, 1, 0, true))
-	take(t, r, 1)
-	if in.Len() != 1 {
-		t.Errorf("%d entries", in.Len())
-	}
-}
-
 // A queue that comes into being amid a message does not get the rest of it.
 func TestEntryBeginsWithAMessage(t *testing.T) {
 	t.Parallel()
@@ -73,50 +51,6 @@ func TestEntryBeginsWithAMessage(t *testing.T) {
 	}
 	if _, err := r.Arrive(head(7, 5, 8, true)); err != ddp.ErrInvalidMO {
 		t.Errorf("a wrong offset: %v", err)
-	}
-}
-
-// TestEmptyQueueStopsAloneAndReplays is the story of ten messages in flight when
-// a queue runs dry: one NAK, nine silent drops, and a replay in order.
-func TestEmptyQueueStopsAloneAndReplays(t *testing.T) {
-	t.Parallel()
-	in := NewInbound(InboundConfig{RNR: true, Credit: 10})
-	r := in.Adopt(3, head(3, 1, 0, true))
-	h := head(3, 1, 0, false)
-	arrive(t, r, h, ArrivalFirst)
-	nak, err := r.NotReady()
-	if err != nil || nak != (NAK{SRQ: 3, MSN: 1, Code: NAKNotReady, Backoff: 1, Info: 10}) {
-		t.Fatalf("%+v, %v", nak, err)
-	}
-	r.Advance(h, 10)
-	h = head(3, 1, 10, true)
-	arrive(t, r, h, ArrivalDrop)
-	r.Advance(h, 10)
-	for msn := uint32(2); msn <= 10; msn++ {
-		arrive(t, r, head(3, msn, 0, true), ArrivalDrop)
-		if r.Advance(head(3, msn, 0, true), 10) {
-			t.Fatal("a dropped message is whole")
-		}
-	}
-	other := in.Adopt(4, head(4, 1, 0, true))
-	take(t, other, 1) // another queue does not notice
-
-	for _, wrong := range []uint32{1, 10, 12} {
-		if err := in.Resume(Resume{3, wrong}); err != ddp.ErrMSNRange {
-			t.Errorf("RESUME at %d: %v", wrong, err)
-		}
-	}
-	if err := in.Resume(Resume{3, 11}); err != nil || r.Discarding() {
-		t.Errorf("RESUME: %v", err)
-	}
-	for msn := uint32(11); msn <= 20; msn++ {
-		take(t, r, msn)
-	}
-	if err := in.Resume(Resume{3, 21}); err != ddp.ErrMSNRange {
-		t.Errorf("RESUME without a stop: %v", err)
-	}
-	if err := in.Resume(Resume{5, 1}); err != ddp.ErrMSNRange {
-		t.Errorf("RESUME of an unknown queue: %v", err)
 	}
 }
 
@@ -209,7 +143,7 @@ func TestStoppedSenderHearsOfANewLimit(t *testing.T) {
 		arrive(t, r, head(3, msn, 0, true), ArrivalDrop)
 		r.Advance(head(3, msn, 0, true), 1)
 	}
-	if err := in.Resume(Resume{3, 41}); err != nil || r.limit != 41 {
+	if err := in.Resume(Resume{3, 41}); err != nil || r.limit != 41 || r.Discarding() {
 		t.Errorf("%v, limit %d", err, r.limit)
 	}
 }
