@@ -1,7 +1,6 @@
 package mpa
 
 import (
-	"bytes"
 	"encoding/hex"
 	"strings"
 	"testing"
@@ -61,29 +60,6 @@ func TestCRCIsThatOfOtherImplementations(t *testing.T) {
 			}
 			if sum != CRC(content) {
 				t.Errorf("octet by octet %#x", sum)
-			}
-		})
-	}
-}
-
-func TestAppendFPDU(t *testing.T) {
-	t.Parallel()
-	for _, v := range vectors {
-		t.Run(v.name, func(t *testing.T) {
-			t.Parallel()
-			ulpdu := unhex(t, v.ulpdu)
-			want := append([]byte("before"), 0, byte(len(ulpdu)))
-			want = append(want, ulpdu...)
-			want = append(want, make([]byte, Pad(len(ulpdu)))...)
-			if v.pad == "" {
-				withCRC := append(bytes.Clone(want), unhex(t, v.crc)...)
-				if got := AppendFPDU([]byte("before"), ulpdu, true); !bytes.Equal(got, withCRC) {
-					t.Errorf("with CRC\n%x, want\n%x", got, withCRC)
-				}
-			}
-			want = append(want, 0, 0, 0, 0)
-			if got := AppendFPDU([]byte("before"), ulpdu, false); !bytes.Equal(got, want) {
-				t.Errorf("without CRC\n%x, want\n%x", got, want)
 			}
 		})
 	}
@@ -181,14 +157,4 @@ func TestMULPDUFitsTheSegment(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestOversizedULPDUIsOurBug(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if recover() == nil {
-			t.Error("a ULPDU of 65536 octets was made into an FPDU")
-		}
-	}()
-	AppendContent(nil, make([]byte, MaxReceiveULPDU+1))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"testing"
 )
 
@@ -119,15 +118,6 @@ func TestMarkersReachOverTheLongestULPDU(t *testing.T) {
 	}
 }
 
-// A longer one than MaxULPDU is not made by us, but taken: its pointers have
-// the low bits of the distance.
-func TestParserTakesMarkersPastTheReachOfTheirPointer(t *testing.T) {
-	t.Parallel()
-	ulpdus := [][]byte{send(1, MaxReceiveULPDU-18), send(2, 5)}
-	stream, _ := marked(true, ulpdus...)
-	checkDelivery(t, &Parser{CRC: true, Markers: true}, [][]byte{stream}, ulpdus)
-}
-
 // remark writes v over the marker at pos and, on request, mends the CRC, which
 // stands at the end.
 func remark(stream []byte, pos int, v uint32, mend bool) []byte {
@@ -178,14 +168,4 @@ func TestParserOfTheOtherKindFails(t *testing.T) {
 	without := AppendFPDU(nil, send(1, 24), true)
 	without = append(without, AppendFPDU(nil, send(2, 24), true)...)
 	checkFailure(t, &Parser{CRC: true, Markers: true}, without, nil, ErrLength)
-}
-
-func TestUnpaddedContentIsOurBug(t *testing.T) {
-	t.Parallel()
-	defer func() {
-		if r := fmt.Sprint(recover()); r != "mpa: content is padded" {
-			t.Errorf("panic %q", r)
-		}
-	}()
-	new(MarkerWriter).Append(nil, make([]byte, 21), true)
 }

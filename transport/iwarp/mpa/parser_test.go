@@ -263,7 +263,8 @@ func TestParserStopsWhenDeliveryFails(t *testing.T) {
 }
 
 // A length is only believed when the octets are there, and one FPDU is all
-// that is held.
+// that is held. One longer than MaxULPDU is not made by us, but taken: the pointers of its
+// markers have the low bits of the distance.
 func TestParserMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	p := Parser{CRC: true}
