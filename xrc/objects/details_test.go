@@ -67,20 +67,6 @@ func TestConnectionsOfASuspendedTarget(t *testing.T) {
 	h.alive(c) // nobody's to close: it is gone
 }
 
-func TestIncarnationIsThatOfTheHostThatIsUp(t *testing.T) {
-	g, p := oneProcess(t)
-	g.HostUp(hostA, 1)
-	r := p.target()
-	_, err := p.EnsureConnected(p.dom, r.Number, upAttr(peer(1))) // says no incarnation
-	g.ok(err)
-	tgt, err := g.Target(r)
-	g.ok(err)
-	if n := g.HostUp(hostA, 2); n != 1 || tgt.State() != StateError {
-		t.Errorf("ended %d", n)
-	}
-	g.HostDown(hostA)
-}
-
 func TestMissingComparesBothEnds(t *testing.T) {
 	g, p := oneProcess(t)
 	tgt, _ := p.up(peer(1))
