@@ -4,8 +4,6 @@ package xrc
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -26,13 +24,7 @@ func TestXRCREQ47AnApplicationDoesNotReachItsNeighboursJob(t *testing.T) {
 	victim.advertise(t, 8)
 	open, err := victim.pd.Alloc(64, mr.LocalWrite|mr.RemoteWrite|mr.RemoteRead)
 	must(t, err)
-	neighbour := exec.CommandContext(t.Context(), os.Args[0], near.path, "8", far.addr.String())
-	neighbour.Env = append(os.Environ(), workerEnv+"=1")
-	must(t, neighbour.Start())
-	t.Cleanup(func() {
-		_ = neighbour.Process.Kill()
-		_ = neighbour.Wait()
-	})
+	startProcess(t, nil, near.path, "8", far.addr.String()) // the neighbour
 	took := func(least int) {
 		t.Helper()
 		for n := 0; ; n++ {

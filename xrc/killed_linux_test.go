@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // hostProcess is such a process. Clients are killed with it.
@@ -66,18 +65,6 @@ func resources(t testing.TB) (heap, resident int64, files int) {
 	list, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	return heap, resident * int64(os.Getpagesize()), len(list)
-}
-
-// takes takes what comes to the queue, until ctx ends.
-func (a *process) takes(ctx context.Context) {
-	var list [64]iwarp.Completion
-	for a.cq.Wait(ctx) == nil {
-		for _, c := range list[:a.cq.Poll(list[:])] {
-			if _, err := a.srq.PostReceive(iwarp.ReceiveRequest{ID: c.ID, SGE: []iwarp.SGE{a.mem.SGE(int(c.ID)*slot, slot)}}); err != nil {
-				return
-			}
-		}
-	}
 }
 
 // crowd has clients of a host live for a moment, some together.
@@ -131,7 +118,7 @@ func TestXRCREQ34KilledClientsLeaveNothing(t *testing.T) {
 	a.advertise(t, 7)
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { a.takes(ctx) })
+	work.Go(func() { drain(ctx, a, 64) })
 	const together = 4
 	crowd := func(n int) { near.crowd(ctx, t, far.addr, n, together) }
 	near.start(&l)

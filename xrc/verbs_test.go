@@ -88,16 +88,6 @@ func (h *host) openOwn(t testing.TB) *Session {
 	return s
 }
 
-// process is a session with what it takes to send and to receive.
-type process struct {
-	*Session
-	dom *Domain
-	pd  *PD
-	cq  *CQ
-	srq *SRQ
-	mem *Region
-}
-
 // newProcess makes a session with receives receives posted, in the domain of f.
 func newProcess(t testing.TB, h *host, f *os.File, receives, completions int) *process {
 	t.Helper()
@@ -107,22 +97,8 @@ func newProcess(t testing.TB, h *host, f *os.File, receives, completions int) *p
 // equip makes a process of a session.
 func equip(t testing.TB, s *Session, f *os.File, receives, completions int) *process {
 	t.Helper()
-	p := &process{Session: s}
-	var err error
-	check := func() {
-		t.Helper()
-		must(t, err)
-	}
-	p.dom, err = p.OpenDomain(f, os.O_CREATE)
-	check()
-	p.pd, err = p.AllocPD()
-	check()
-	p.cq, err = p.CreateCQ(completions)
-	check()
-	p.srq, err = p.CreateSRQ(SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: receives})
-	check()
-	p.mem, err = p.pd.Alloc(receives*slot, mr.LocalWrite|mr.RemoteWrite|mr.RemoteRead|mr.RemoteAtomic)
-	check()
+	p, err := outfit(s, f, receives, completions, mr.LocalWrite|mr.RemoteWrite|mr.RemoteRead|mr.RemoteAtomic)
+	must(t, err)
 	for i := range receives {
 		p.receive(t, uint64(i))
 	}
@@ -289,12 +265,8 @@ func TestCallsFail(t *testing.T) {
 				t.Errorf("%s: %v, want %v", c.name, c.err, c.want)
 			}
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, p.Close())
+		must(t, q.Close())
 		rdstest.Eventually(t, "nothing to be left", func() bool {
 			now := h.node.Xrc.Objects().Stats()
 			rds := 0 // queues and sessions of RDS, one for each application

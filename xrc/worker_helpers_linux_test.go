@@ -53,37 +53,29 @@ func beWorker(args []string) error {
 		return beClient(s, netip.MustParseAddr(args[2]), id)
 	}
 	const receives = 64
-	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
-	need(err)
-	pd, err := s.AllocPD()
-	need(err)
-	cq, err := s.CreateCQ(2 * receives)
-	need(err)
-	srq, err := s.CreateSRQ(SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: receives})
-	need(err)
-	mem, err := pd.Alloc(receives*slot, mr.LocalWrite)
+	p, err := outfit(s, os.NewFile(3, "domain"), receives, 2*receives, mr.LocalWrite)
 	need(err)
 	post := func(k uint64) error {
-		_, err := srq.PostReceive(iwarp.ReceiveRequest{ID: k, SGE: []iwarp.SGE{mem.SGE(int(k)*slot, slot)}})
+		_, err := p.srq.PostReceive(iwarp.ReceiveRequest{ID: k, SGE: []iwarp.SGE{p.mem.SGE(int(k)*slot, slot)}})
 		return err
 	}
 	for k := range uint64(receives) {
 		need(post(k))
 	}
-	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq, Access: mr.RemoteWrite | mr.RemoteRead}); err != nil {
+	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: p.dom, SRQ: p.srq, Access: mr.RemoteWrite | mr.RemoteRead}); err != nil {
 		return err
 	}
-	fmt.Println("ready", srq.Num())
-	go obey(s, dom)
+	fmt.Println("ready", p.srq.Num())
+	go obey(s, p.dom)
 	var list [receives]iwarp.Completion
 	next := uint64(0)
 	for !deaf.Load() {
-		need(cq.Wait(context.Background()))
-		for _, c := range list[:cq.Poll(list[:])] {
+		need(p.cq.Wait(context.Background()))
+		for _, c := range list[:p.cq.Poll(list[:])] {
 			if c.Status != iwarp.Success {
 				return fmt.Errorf("receive: %+v", c)
 			}
-			if n := binary.NativeEndian.Uint64(mem.Bytes()[c.ID*slot:]); n != next {
+			if n := binary.NativeEndian.Uint64(p.mem.Bytes()[c.ID*slot:]); n != next {
 				return fmt.Errorf("PROMISE: message %d came, and %d was due", n, next)
 			}
 			next++

@@ -195,12 +195,8 @@ func TestXRCREQ6LastProcessDestroysTheTarget(t *testing.T) {
 	if err != nil || e.Object.Number != h.i.Number() {
 		t.Errorf("the sender hears %v of %v, %v", e.Kind, e.Object, err)
 	}
-	if err := h.p.Ack(e); err != nil {
-		t.Error(err)
-	}
-	if err := h.i.Close(rdstest.Background(t)); err != nil {
-		t.Error(err)
-	}
+	must(t, h.p.Ack(e))
+	must(t, h.i.Close(rdstest.Background(t)))
 }
 
 // One of two processes is killed in the middle of traffic: the other one's messages go on, without loss and in order,
