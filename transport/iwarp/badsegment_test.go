@@ -16,6 +16,11 @@ func flushedStatus(n int) []Status {
 	return s
 }
 
+// sends sends segments as they are.
+func sends(ulpdus ...[]byte) func(*victim, *raw, []rdmap.Segment) {
+	return func(_ *victim, p *raw, _ []rdmap.Segment) { p.send(ulpdus...) }
+}
+
 // badSend sends a Send with another header.
 func badSend(change func(h *ddp.Untagged)) func(*victim, *raw, []rdmap.Segment) {
 	return func(_ *victim, p *raw, _ []rdmap.Segment) {

@@ -62,10 +62,7 @@ func TestErrorWithinTheGuardDelay(t *testing.T) {
 		"the end":   {nil, ErrPeerClosed},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-			l := listenRaw(t)
-			done := connecting(t, e, l.addr(), ConnParams{Guard: time.Hour})
-			p := l.accept()
+			e, _, p, done := connectingRaw(t, Config{}, QPConfig{}, ConnParams{Guard: time.Hour})
 			f := reply(true)
 			p.opened(p.setup(), f)
 			p.write(append(f.AppendTo(nil), test.behind...))

@@ -159,8 +159,6 @@ func (e *end) want(id uint64, status Status, op Op) Completion {
 	return c
 }
 
-func addrOf(port uint16) netip.AddrPort { return netip.AddrPortFrom(loopback, port) }
-
 // drain waits for n completions, all good.
 func (e *end) drain(ctx context.Context, comps []Completion, n int) int {
 	for got := 0; ; {

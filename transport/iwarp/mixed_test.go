@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,6 +146,9 @@ func TestNAKDoesNotDisturbSinks(t *testing.T) {
 		x.sync()
 		if got := string(d.taken()); got != "one two three four" || string(mem.Bytes()[:5]) != "again" {
 			t.Errorf("%q and %q", got, mem.Bytes()[:5])
+		}
+		if got, want := d.heard(), []string{"9 from 0", "10 from 8", "9 from 13"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }

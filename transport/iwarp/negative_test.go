@@ -111,12 +111,7 @@ func (b *badSegment) run(t *testing.T, v *victim, p *raw) {
 		}
 	}
 	// All keys still work: the fault was that of one connection.
-	again := newEnd(t, v.dev, QPConfig{})
-	again.pd = v.pd
-	q, err := v.pd.CreateQP(QPConfig{SendCQ: again.cq, RecvCQ: again.cq})
-	must(t, err)
-	again.qp = q
-	p2 := openRaw(t, again, true, true)
+	p2 := openRaw(t, v.with(QPConfig{}), true, true)
 	p2.send(p2.read(rdmap.ReadRequest{SinkSTag: 1, SinkTO: 2, Size: 8, SourceSTag: uint32(v.readOnly.Key()), SourceTO: v.readOnly.Base()}))
 	if s := p2.segment(rdmap.OpReadResponse); !bytes.Equal(s.Payload, bytes.Repeat([]byte{untouched}, 8)) {
 		t.Fatalf("read % x afterwards", s.Payload)

@@ -40,9 +40,7 @@ func badQueues() (list []badSegment) {
 	}
 	for _, qn := range []uint32{0, 0x1000} {
 		list = append(list, badSegment{name: fmt.Sprintf("36 Read Request on QN %#x", qn), receives: 1, cause: rdmap.CauseDDPInvalidQN, ddp: true, recv: flushedStatus(1),
-			send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-				p.send(untagged(rdmap.OpReadRequest, qn, 1, 0, true, rdmap.ReadRequest{}.AppendTo(nil)))
-			}})
+			send: sends(untagged(rdmap.OpReadRequest, qn, 1, 0, true, rdmap.ReadRequest{}.AppendTo(nil)))})
 	}
 	return list
 }
@@ -81,22 +79,16 @@ var badUntagged = []badSegment{
 	{name: "39 Send longer than the buffer", receives: 2, cause: rdmap.CauseDDPTooLong, ddp: true, segmentLen: 18 + 4097, recv: []Status{LocalLengthError, Flushed},
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) { p.send(p.sendMessage(make([]byte, 4097))) }},
 	{name: "39 Send longer than the buffer by its second segment", receives: 2, placed: true, cause: rdmap.CauseDDPTooLong, ddp: true, recv: []Status{LocalLengthError, Flushed},
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpSend, 0, 1, 0, false, make([]byte, 4096)), untagged(rdmap.OpSend, 0, 1, 4096, true, []byte{1}))
-		}},
+		send: sends(untagged(rdmap.OpSend, 0, 1, 0, false, make([]byte, 4096)), untagged(rdmap.OpSend, 0, 1, 4096, true, []byte{1}))},
 	{name: "40 Send and no receive request", send: badSend(func(*ddp.Untagged) {}), cause: rdmap.CauseDDPNoBuffer, ddp: true},
 	{name: "40 empty Send and no receive request", cause: rdmap.CauseDDPNoBuffer, ddp: true,
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) { p.send(p.sendMessage(nil)) }},
 	{name: "41 Read Request inside a Send", receives: 1, placed: true, cause: rdmap.CauseStreamCatastrophic, ddp: true, recv: flushedStatus(1),
 		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), badRead(func(*victim, *rdmap.ReadRequest) {}))},
 	{name: "42 Read Request without the last flag", cause: rdmap.CauseStreamCatastrophic, ddp: true,
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpReadRequest, 1, 1, 0, false, rdmap.ReadRequest{}.AppendTo(nil)))
-		}},
+		send: sends(untagged(rdmap.OpReadRequest, 1, 1, 0, false, rdmap.ReadRequest{}.AppendTo(nil)))},
 	{name: "43 Read Request with MO 8", cause: rdmap.CauseDDPInvalidMO, ddp: true,
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpReadRequest, 1, 1, 8, true, rdmap.ReadRequest{}.AppendTo(nil)))
-		}},
+		send: sends(untagged(rdmap.OpReadRequest, 1, 1, 8, true, rdmap.ReadRequest{}.AppendTo(nil)))},
 	{name: "44 Read Request with 4 octets more", cause: rdmap.CauseStreamCatastrophic, ddp: true,
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) { p.send(append(p.read(rdmap.ReadRequest{}), 0, 0, 0, 0)) }},
 	{name: "44 Read Request of 20 octets", cause: rdmap.CauseMPAFraming,
@@ -130,25 +122,15 @@ var badMessages = []badSegment{
 			})(v, p, reqs)
 		}},
 	{name: "Immediate Data of 7 octets", receives: 1, cause: rdmap.CauseStreamCatastrophic, ddp: true, recv: flushedStatus(1),
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 7)))
-		}},
+		send: sends(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 7)))},
 	{name: "Immediate Data of 9 octets", receives: 1, cause: rdmap.CauseStreamCatastrophic, ddp: true, recv: flushedStatus(1),
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 9)))
-		}},
+		send: sends(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 9)))},
 	{name: "Immediate Data inside a Send", receives: 1, placed: true, cause: rdmap.CauseStreamCatastrophic, ddp: true, recv: flushedStatus(1),
-		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpImmediate, 0, 1, 17, true, make([]byte, 8)))
-		})},
+		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), sends(untagged(rdmap.OpImmediate, 0, 1, 17, true, make([]byte, 8))))},
 	{name: "Immediate Data inside a Send, at its beginning", receives: 2, placed: true, cause: rdmap.CauseStreamCatastrophic, ddp: true, recv: flushedStatus(2),
-		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 8)))
-		})},
+		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), sends(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 8))))},
 	{name: "Immediate Data and no receive request", cause: rdmap.CauseDDPNoBuffer, ddp: true,
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 8)))
-		}},
+		send: sends(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 8)))},
 	{name: "atomic of a misaligned address", cause: rdmap.CauseStreamCatastrophic, ddp: true,
 		send: badAtomic(func(v *victim, r *rdmap.AtomicRequest) { r.TO += 4 })},
 	{name: "atomic with a bad key", cause: rdmap.CauseInvalidSTag, ddp: true,
@@ -162,11 +144,7 @@ var badMessages = []badSegment{
 	{name: "atomic with a reserved operation", cause: rdmap.CauseOpcode, ddp: true,
 		send: badAtomic(func(v *victim, r *rdmap.AtomicRequest) { r.Op = 1 })},
 	{name: "Atomic Response to nothing", cause: rdmap.CauseStreamCatastrophic, ddp: true,
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpAtomicResponse, 3, 1, 0, true, rdmap.AtomicResponse{}.AppendTo(nil)))
-		}},
+		send: sends(untagged(rdmap.OpAtomicResponse, 3, 1, 0, true, rdmap.AtomicResponse{}.AppendTo(nil)))},
 	{name: "Atomic Response to a read", reads: []int{8}, cause: rdmap.CauseStreamCatastrophic, ddp: true, sent: flushedStatus(1),
-		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
-			p.send(untagged(rdmap.OpAtomicResponse, 3, 1, 0, true, rdmap.AtomicResponse{}.AppendTo(nil)))
-		}},
+		send: sends(untagged(rdmap.OpAtomicResponse, 3, 1, 0, true, rdmap.AtomicResponse{}.AppendTo(nil)))},
 }

@@ -330,6 +330,15 @@ func rawResponder(t testing.TB, e *end, f *mpa.Frame, cp ConnParams) *raw {
 	return p
 }
 
+// connectingRaw has an end of its own connect to a raw responder, whose set-up is the test's.
+func connectingRaw(t testing.TB, cfg Config, q QPConfig, cp ConnParams) (*end, *rawListener, *raw, <-chan error) {
+	t.Helper()
+	cfg.EventLoops = 1
+	e, l := newEnd(t, openDevice(t, cfg), q), listenRaw(t)
+	done := connecting(t, e, l.addr(), cp)
+	return e, l, l.accept(), done
+}
+
 // connecting has e connect.
 func connecting(t testing.TB, e *end, to netip.AddrPort, cp ConnParams) <-chan error {
 	ctx := within(t)

@@ -21,25 +21,12 @@ func TestXRCREQ22TheRTRUsesNothingOfTheProgram(t *testing.T) {
 				client, server := newEnd(t, d, QPConfig{MaxSend: 1, SignalAll: true}), newEnd(t, d, QPConfig{MaxReceive: 1, MaxSend: 1, SignalAll: true})
 				dst := server.reg(64, mr.LocalWrite)
 				server.post(1, dst.SGE(0, 64))
-				ln, err := d.Listen(addrOf(0))
-				must(t, err)
 				terms, mine := p, p
 				if p.Shared != nil {
 					terms.Shared, mine.Shared = &SharedParams{Queues: &queueMap{}}, &SharedParams{Send: true, Require: true}
 				}
-				accepted := make(chan error, 1)
-				go func() {
-					in, err := ln.Accept(within(t))
-					if err == nil {
-						_, err = in.Accept(within(t), server.qp, terms)
-					}
-					accepted <- err
-				}()
 				mine.PeerToPeer, mine.Prefer = true, kind
-				if _, err := d.Connect(within(t), client.qp, ln.Addr(), mine); err != nil {
-					t.Fatal(err)
-				}
-				must(t, <-accepted)
+				connectEnds(t, client, server, mine, terms)
 				for _, e := range []*end{client, server} {
 					if list := e.rest(); len(list) > 0 {
 						t.Errorf("%+v", list)

@@ -62,64 +62,6 @@ func TestSharedQueuesAreNamedByNumber(t *testing.T) {
 	}
 }
 
-// A message to a queue that there is not costs itself: the connection and the
-// messages around it go on.
-func TestUnknownSharedQueueCostsItsMessage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		client, server, queues := sharedPair(t, Config{MaxULPDU: 1000}, ConnParams{}, ConnParams{})
-		src, dst := client.reg(8192, 0), server.reg(8192, mr.LocalWrite)
-		a := queues.srq(server, 1, SRQConfig{})
-		for i := range 10 {
-			server.give(a, uint64(i), dst.SGE(0, 8192))
-			client.send(
-				WorkRequest{ID: 100, Queue: 2, SGE: []SGE{src.SGE(0, 8192)}},
-				WorkRequest{ID: 200, Queue: 1, Flags: Signaled, SGE: []SGE{src.SGE(0, 5000)}})
-			got := map[uint64]Status{}
-			for range 2 {
-				c := client.next()
-				got[c.ID] = c.Status
-			}
-			if got[100] != RemoteInvalidRD || got[200] != Success {
-				t.Fatalf("%v", got)
-			}
-			server.want(uint64(i), Success, OpReceive)
-		}
-		if client.qp.State() != StateRTS || server.qp.State() != StateRTS {
-			t.Fatal(client.qp.Err(), server.qp.Err())
-		}
-	})
-}
-
-// A queue without memory stops its own messages and no others; when memory is
-// posted they come, once and in order.
-func TestEmptySharedQueueStopsNobodyElse(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
-		src, dst := client.reg(100, 0), server.reg(100, mr.LocalWrite)
-		dry, wet := queues.srq(server, 1, SRQConfig{}), queues.srq(server, 2, SRQConfig{})
-		for i := range 40 {
-			client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, i)}})
-		}
-		for i := range 40 {
-			server.give(wet, uint64(1000+i), dst.SGE(0, 100))
-			client.send(WorkRequest{ID: uint64(1000 + i), Flags: Signaled, Queue: 2, SGE: []SGE{src.SGE(0, 100)}})
-			server.want(uint64(1000+i), Success, OpReceive)
-			client.want(uint64(1000+i), Success, OpSend)
-		}
-		for i := range 40 {
-			server.give(dry, uint64(i), dst.SGE(0, 100))
-		}
-		for i := range 40 {
-			if c := server.want(uint64(i), Success, OpReceive); int(c.Len) != i {
-				t.Fatalf("message %d has %d bytes", i, c.Len)
-			}
-		}
-		for i := range 40 {
-			client.want(uint64(i), Success, OpSend)
-		}
-	})
-}
-
 func TestSharedQueueRetriesEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		client, server, queues := sharedPair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true, Retries: 2}}, ConnParams{})
@@ -182,14 +124,8 @@ func TestPlainPeerHasNoSharedQueues(t *testing.T) {
 		}
 		c2 := newEnd(t, client.dev, QPConfig{})
 		s2 := newEnd(t, openDevice(t, Config{}), QPConfig{})
-		ln, err := s2.dev.Listen(addrOf(0))
-		must(t, err)
-		go func() {
-			if in, err := ln.Accept(within(t)); err == nil {
-				_, _ = in.Accept(within(t), s2.qp, ConnParams{})
-			}
-		}()
-		if _, err := c2.dev.Connect(within(t), c2.qp, ln.Addr(), ConnParams{Shared: &SharedParams{Send: true, Require: true}}); !errors.Is(err, ErrNotShared) {
+		to, _ := accepting(t, s2, ConnParams{})
+		if _, err := c2.dev.Connect(within(t), c2.qp, to, ConnParams{Shared: &SharedParams{Send: true, Require: true}}); !errors.Is(err, ErrNotShared) {
 			t.Fatalf("%v", err)
 		}
 	})
@@ -215,31 +151,6 @@ func TestDisconnectDeliversSharedMessages(t *testing.T) {
 		}
 		<-client.qp.Done()
 		<-server.qp.Done()
-	})
-}
-
-// When the connection is lost every message to a shared queue completes, once.
-func TestSharedMessagesAreFlushed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
-		src := client.reg(100, 0)
-		queues.srq(server, 1, SRQConfig{})
-		for i := range 100 {
-			client.send(WorkRequest{ID: uint64(i), Queue: uint32(1), SGE: []SGE{src.SGE(0, 100)}})
-		}
-		_ = server.qp.Close()
-		<-client.qp.Done()
-		seen := map[uint64]bool{}
-		for range 100 {
-			c := client.next()
-			if c.Status != Flushed || seen[c.ID] {
-				t.Fatalf("%+v", c)
-			}
-			seen[c.ID] = true
-		}
-		if n := client.cq.Poll(make([]Completion, 1)); n != 0 {
-			t.Fatal("one too many")
-		}
 	})
 }
 
@@ -325,45 +236,6 @@ func length(n, i uint32) uint32 {
 		h = (h ^ uint32(c)) * 16777619
 	}
 	return h % 20_000
-}
-
-// After Close nothing is written to memory of the queue, and peers are told.
-func TestClosedSharedQueue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		client, server, queues := sharedPair(t, Config{MaxULPDU: 1442}, ConnParams{}, ConnParams{})
-		src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
-		fill(src.Bytes(), 3)
-		s := queues.srq(server, 1, SRQConfig{})
-		for i := range 20 {
-			if i < 10 { // the others cannot come before Close, however late that is
-				server.give(s, 0, dst.SGE(0, 1<<20))
-			}
-			client.send(WorkRequest{Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 1<<20)}})
-		}
-		server.next()
-		queues.end(t, s)
-		clear(dst.Bytes()) // ours again, says the race detector too
-		delivered, refused := 0, 0
-		for range 20 {
-			switch c := client.next(); c.Status {
-			case Success:
-				delivered++
-			case RemoteInvalidRD:
-				refused++
-			default:
-				t.Fatalf("%+v", c)
-			}
-		}
-		if delivered == 0 || refused == 0 {
-			t.Fatalf("%d delivered, %d refused", delivered, refused)
-		}
-		if bytes.IndexFunc(dst.Bytes(), func(r rune) bool { return r != 0 }) >= 0 {
-			t.Fatal("written after Close")
-		}
-		if client.qp.State() != StateRTS {
-			t.Fatal(client.qp.Err())
-		}
-	})
 }
 
 func TestSharedQueueLimit(t *testing.T) {

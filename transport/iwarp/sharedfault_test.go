@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
@@ -175,52 +174,6 @@ func TestSenderWithoutRNRKeepsItsLimit(t *testing.T) {
 		x.raw.send(x.message(1, 0, true, nil)) // there is no memory
 		x.terminated(rdmap.CauseDDPNoBuffer)
 	})
-}
-
-// Row 74: what is no block of ours is a plain peer's private data, or the version
-// that both know.
-func TestBlockThatIsNone(t *testing.T) {
-	t.Parallel()
-	block := (&xctl.Block{Caps: allCaps, MaxSRQ: 1, Credit: 1}).AppendTo(nil)
-	change := func(at int, v byte) []byte {
-		b := bytes.Clone(block)
-		b[at] = v
-		return b
-	}
-	for _, c := range []struct {
-		name     string
-		private  []byte
-		extended bool
-	}{
-		{"truncated", block[:31], false},
-		{"of length 0", change(5, 0), false},
-		{"of length 7", change(5, 7), false},
-		{"longer than the private data", change(5, 9), false},
-		{"of version 0", change(4, 0), false},
-		{"of version 9", change(4, 9), true},
-		{"not at the beginning", append([]byte{0}, block...), false},
-		{"right", block, true},
-	} {
-		inBubble(t, c.name, func(t *testing.T) {
-			e, _ := sharedHost(t)
-			f := request(true)
-			f.Private = append(f.Private, c.private...)
-			p := rawInitiator(t, e, f, ConnParams{Guard: -1, Shared: &SharedParams{Queues: &queueMap{}, Send: true}})
-			if e.est.Shared != c.extended {
-				t.Fatalf("extended: %v", e.est.Shared)
-			}
-			if !c.extended && !bytes.Equal(e.est.Private, c.private) {
-				t.Fatalf("% x of the private data % x", e.est.Private, c.private)
-			}
-			p.send(emptyWrite())
-			if c.extended {
-				return
-			}
-			// Row 65: a shared queue is none here, nor is the control queue.
-			p.send(ddp.Untagged{Last: true, ULP: rdmap.OpSend.Control(), QN: xctl.SRQN(1).QN(), MSN: 1}.AppendTo(nil))
-			p.terminate(rdmap.CauseDDPInvalidQN)
-		})
-	}
 }
 
 // To a plain peer an offer is private data, and nothing else of the extension is

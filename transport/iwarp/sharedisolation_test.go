@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/mr"
-	"github.com/rds-go/rds/transport/iwarp/rdmap"
-	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
 // One program of many on a connection uses bad keys and numbers all the time: not
@@ -83,51 +81,6 @@ func TestMRREQ26OneRogueOfManyOnASharedConnection(t *testing.T) {
 	})
 }
 
-// A message for the queue of a dead program is answered at once, also the one in
-// the middle of which it died.
-func TestXRCREQ32DeadQueueAnswersAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		e, x, mem := sharedPeer(t, true, SharedParams{})
-		s := x.queues.srq(e, 1, SRQConfig{})
-		e.give(s, 1, mem.SGE(0, 64))
-		x.raw.send(x.message(1, 0, false, []byte("half")))
-		x.sync()
-		x.queues.end(t, s)
-		x.raw.send(x.message(1, 4, true, []byte("rest")), x.message(1, 0, true, nil))
-		for msn := uint32(1); msn <= 2; msn++ {
-			if n := await[xctl.NAK](x); n.MSN != msn || n.Code != xctl.NAKUnknown {
-				t.Fatalf("%+v", n)
-			}
-		}
-	})
-}
-
-// A thousand Pings take no receive request, no credit and no key, and move no
-// state.
-func TestXRCREQ38PingsUseNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		e, x, mem := sharedPeer(t, true, SharedParams{})
-		s := x.queues.srq(e, 1, SRQConfig{})
-		e.give(s, 1, mem.SGE(0, 64))
-		e.post(2, mem.SGE(64, 64))
-		keys := e.dev.Stats()
-		for range 1000 {
-			x.sync()
-		}
-		if e.qp.State() != StateRTS || s.rq.posted() != 1 || e.qp.rq.posted() != 1 || e.dev.Stats().AccessErrors != keys.AccessErrors {
-			t.Fatalf("%v, %d and %d posted", e.qp.State(), s.rq.posted(), e.qp.rq.posted())
-		}
-		if l := has[xctl.NAK](x); len(l) > 0 {
-			t.Fatalf("%+v", l)
-		}
-		x.raw.send(x.message(1, 0, true, []byte("as before")))
-		e.want(1, Success, OpReceive)
-		if n := e.cq.Poll(make([]Completion, 1)); n != 0 {
-			t.Fatal("a Ping completed something")
-		}
-	})
-}
-
 // A queue closed under load: what completes does so before Close returns, and
 // nothing is written or completed afterwards.
 func TestXRCREQ45CloseUnderLoad(t *testing.T) {
@@ -181,35 +134,5 @@ func TestXRCREQ45CloseUnderLoad(t *testing.T) {
 		}
 		_ = e.qp.Close()
 		<-read
-	})
-}
-
-// A hostile peer that tries numbers finds the queues it may name and no others.
-func TestXRCREQ47NumbersFindOnlyTheirQueues(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		e, x, mem := sharedPeer(t, true, SharedParams{Errors: -1})
-		others := &queueMap{} // another domain's
-		for n := uint32(1); n < 3000; n += 2 {
-			e.give(others.srq(e, n, SRQConfig{MaxReceive: 1}), uint64(n), mem.SGE(0, 64))
-		}
-		e.give(x.queues.srq(e, 1000, SRQConfig{}), 7, mem.SGE(64, 64))
-		for n := xctl.SRQN(1); n < 3000; n++ {
-			x.raw.send(x.message(n, 0, true, []byte("hello")))
-		}
-		x.sync()
-		if l := has[xctl.NAK](x); len(l) != 2998 {
-			t.Fatalf("%d of 2998 messages refused", len(l))
-		}
-		e.want(7, Success, OpReceive)
-		for n, s := range others.m {
-			if s.rq.posted() != 1 {
-				t.Fatalf("queue %d was reached", n)
-			}
-		}
-		// Their memory has a key that this peer knows, and may not use.
-		x.raw.send(x.read(rdmap.ReadRequest{SinkSTag: 1, Size: 8, SourceSTag: uint32(mem.Key()), SourceTO: mem.Base()}))
-		if r := await[xctl.ReadError](x); r.MSN != 1 || r.Cause != rdmap.CauseAccess {
-			t.Fatalf("%+v", r)
-		}
 	})
 }

@@ -8,13 +8,6 @@ import (
 // earlier than a test wants, however slow the machine is.
 func (e *end) look() { e.qp.stream.listen(time.Hour) }
 
-// unheard is how many looks have heard nothing.
-func (e *end) unheard() int {
-	e.qp.mu.Lock()
-	defer e.qp.mu.Unlock()
-	return e.qp.stream.shared.watch.quiet
-}
-
 // heard waits until something has come since the last look.
 func (e *end) heard() {
 	e.t.Helper()

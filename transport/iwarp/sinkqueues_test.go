@@ -3,7 +3,6 @@
 package iwarp
 
 import (
-	"bytes"
 	"slices"
 	"testing"
 
@@ -103,41 +102,6 @@ func TestSinkQueuesHaveLimits(t *testing.T) {
 		}
 		if n, err := e.frames(messagesTo(1, sinkNum+sinkOthers)); n != 1 || err != nil {
 			t.Errorf("after it: %d, %v", n, err)
-		}
-	})
-}
-
-// What comes for any queue is taken in the order in which it comes, the sink is told of
-// each change, and each queue has its CREDIT.
-func TestSinkQueuesShareASink(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		e, x, d := openSink(t, Config{}, true, true)
-		e.qp.SinkReady()
-		big := bytes.Repeat([]byte("b"), 30000)
-		x.raw.send(
-			x.message(sinkNum, 0, true, []byte("a")),
-			x.message(sinkNum+2, 0, false, big[:10000]),
-			x.message(sinkNum+2, 10000, true, big[10000:]),
-			x.message(sinkNum+2, 0, true, []byte("c")),
-			x.message(sinkNum, 0, true, []byte("d")),
-			x.message(sinkNum+4, 0, true, []byte("refused")),
-		)
-		x.sync()
-		if got, want := string(d.taken()), "a"+string(big)+"cd"; got != want {
-			t.Errorf("%d octets came, %d were sent", len(got), len(want))
-		}
-		if got, want := d.heard(), []string{"9 from 0", "11 from 1", "9 from 30002"}; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
-		if naks := has[xctl.NAK](x); len(naks) != 1 || naks[0] != (xctl.NAK{SRQ: sinkNum + 4, MSN: 1, Code: xctl.NAKUnknown}) {
-			t.Errorf("%+v", naks)
-		}
-		for acked := map[xctl.SRQN]uint32{}; acked[sinkNum] < 2 || acked[sinkNum+2] < 2; {
-			c := await[xctl.Credit](x)
-			acked[c.SRQ] = c.Delivered
-			if c.SRQ != sinkNum && c.SRQ != sinkNum+2 {
-				t.Errorf("%+v", c)
-			}
 		}
 	})
 }

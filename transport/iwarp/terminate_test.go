@@ -5,7 +5,6 @@ package iwarp
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/transport/iwarp/ddp"
@@ -80,48 +79,21 @@ func TestTerminateIsTranslated(t *testing.T) {
 }
 
 // A Terminate is about the Read or atomic that it names, not about one before it, which
-// may have been executed: an atomic that was must not be called refused.
+// may have been executed: an atomic that was must not be called refused. Linux's siw
+// names another number: one request that is outstanding is meant all the same, and so is
+// the oldest Read.
 func TestTerminateNamesARequest(t *testing.T) {
-	t.Parallel()
-	for named, want := range map[int][]string{
-		0: {"1 remote access error", "2 work request flushed"},
-		1: {"1 work request flushed", "2 remote access error"},
-		2: {"1 work request flushed", "2 work request flushed"}, // there is no such one
-	} {
-		for _, s := range streams {
-			inBubble(t, fmt.Sprint(s.name, named), func(t *testing.T) {
-				v, p := streamVictim(t, s)
-				p.send(emptyWrite())
-				v.send(WorkRequest{ID: 1, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1},
-					WorkRequest{ID: 2, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(8, 8)}, RemoteKey: 1, Add: 1})
-				p.segment(rdmap.OpAtomicRequest)
-				r := p.segment(rdmap.OpAtomicRequest)
-				r.Untagged.MSN += uint32(named) - 1
-				p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
-				p.closed()
-				_ = v.ended()
-				var got []string
-				for _, c := range v.rest() {
-					got = append(got, fmt.Sprint(c.ID, " ", c.Status))
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("completed: %q, want %q", got, want)
-				}
-			})
-		}
-	}
-}
-
-// Linux's siw names another number: one request that is outstanding is meant all the
-// same, and so is the oldest Read.
-func TestTerminateNamesNoRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reads, atomics int
-		first          Status
-	}{{1, 0, RemoteAccess}, {2, 0, RemoteAccess}, {0, 1, RemoteAccess}, {0, 2, Flushed}} {
+		named          int // beyond the number of the last request
+		refused        int // which of them fails by it; -1: all are flushed
+	}{
+		{0, 2, -1, 0}, {0, 2, 0, 1}, {0, 2, 1, -1},
+		{1, 0, 1000, 0}, {2, 0, 1000, 0}, {0, 1, 1000, 0}, {0, 2, 1000, -1},
+	} {
 		for _, s := range streams {
-			inBubble(t, fmt.Sprint(s.name, c.reads, c.atomics), func(t *testing.T) {
+			inBubble(t, fmt.Sprint(s.name, c.reads, c.atomics, c.named), func(t *testing.T) {
 				v, p := streamVictim(t, s)
 				p.send(emptyWrite())
 				var r rdmap.Segment
@@ -133,17 +105,19 @@ func TestTerminateNamesNoRequest(t *testing.T) {
 					v.send(WorkRequest{ID: uint64(i), Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1})
 					r = p.segment(rdmap.OpAtomicRequest)
 				}
-				r.Untagged.MSN += 1000
+				r.Untagged.MSN += uint32(c.named)
 				p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
 				p.closed()
 				_ = v.ended()
-				for i, done := range v.rest() {
+				done := v.rest()
+				same(t, "requests that completed", len(done), c.reads+c.atomics)
+				for i, d := range done {
 					want := Flushed
-					if i == 0 {
-						want = c.first
+					if i == c.refused {
+						want = RemoteAccess
 					}
-					if done.ID != uint64(i) || done.Status != want {
-						t.Errorf("request %d: %v, want %v", i, done.Status, want)
+					if d.ID != uint64(i) || d.Status != want {
+						t.Errorf("completion %d: request %d, %v, want %v", i, d.ID, d.Status, want)
 					}
 				}
 			})
