@@ -102,37 +102,6 @@ func TestAckedOfNothing(t *testing.T) {
 	o.rest()
 }
 
-// What ended before those in front of it is not sent again on the next link,
-// nor is what had an operation. The rest is, once, in order and with its number.
-func TestHolesAreNeverResent(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	_, ops := o.written("msmmssmsom")
-	for _, k := range []int{4, 1, 5} {
-		o.done(ops[k], Success)
-	}
-	o.fates(tokens(5, 2, 6)...)
-	if got := o.paths[0].holes; got != 3 {
-		t.Errorf("%d holes, not 3", got)
-	}
-	o.lose()
-	o.fates(Fate{Token: 8, Status: Dropped}, Fate{Token: 9, Status: Dropped})
-	o.fill(5 * opSize)
-	b := octets(&o.b)
-	first := o.cfg.FirstSequence + 1 // behind the probe
-	for _, k := range []uint64{0, 1, 2, 3, 5} {
-		var h wire.Header
-		if err := h.Decode(b); err != nil || h.Sequence != first+k || !h.Retransmitted() {
-			t.Fatalf("%+v, %v, not number %d again", h, err, first+k)
-		}
-		b = b[opSize:]
-	}
-	o.wrote(o.b.Bytes)
-	o.ack()
-	o.fates(tokens(1, 3, 4, 7, 10)...)
-	o.rest()
-}
-
 // What a link's TCP has acknowledged counts only once the peer's RDS has shown
 // that it took the link, but then at once.
 func TestAckedBeforeProof(t *testing.T) {
@@ -160,29 +129,6 @@ func TestAckedBeforeProof(t *testing.T) {
 		o.fates()
 		o.fill(4 * opSize)
 	}
-}
-
-// A canceled message that was written goes when it is acknowledged, behind one
-// that waits for its operation too.
-func TestAckedOfCanceledMessages(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	start, ops := o.written("ooomm")
-	o.Acked(0, start+3*opSize)
-	o.Cancel(&o.acct, 0, true)
-	o.TakeFates(nil)
-	o.check()
-	if got, want := o.Queued(), 5*(opSize+entryOverhead); got != want {
-		t.Errorf("%d bytes queued, not %d", got, want)
-	}
-	o.ack()
-	if got, want := o.Queued(), 3*(opSize+entryOverhead); got != want {
-		t.Errorf("%d bytes queued, not %d", got, want)
-	}
-	for _, k := range []int{1, 0, 2} {
-		o.done(ops[k], Success)
-	}
-	o.rest()
 }
 
 // The barrier between path 0's early messages and those behind them stays where

@@ -50,23 +50,6 @@ func TestMapHoldsBackWhatIsQueued(t *testing.T) {
 	o.end(2, 4, 7, 5)
 }
 
-// A port that is both held and marked is free when it is neither.
-func TestMapAndHold(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	o.sendTo(5000, nil)
-	o.held(true, 5000)
-	o.mapped(5000)
-	o.held(false, 5000)
-	o.idle()
-	o.held(true, 5000)
-	o.mapped()
-	o.idle()
-	o.held(false, 5000)
-	o.wrotePorts(0, 5000)
-	o.end(1)
-}
-
 // The map is forgotten with the last link. What it held back has the core ask
 // for a link, and is written on that link until its map comes.
 func TestMapForgottenFreesWhatWasHeld(t *testing.T) {

@@ -8,41 +8,6 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// Messages with operations and others are in one batch, in order, whatever the link takes
-// of it.
-func TestOperationsAndMessagesShareABatch(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	o.paths[0].opsMost = 8
-	op, second := &Operation{Work: "work"}, &Operation{}
-	o.send(nil)
-	o.send(nil)
-	o.send(op)
-	o.send(nil)
-	o.send(second)
-	o.fill(5*opSize, op, second)
-	o.wrote(2 * opSize) // the link had no room for the operation
-	o.paths[0].opsMost = 8
-	o.fill(3*opSize, op, second)
-	o.took()
-	o.wrote(5)
-	o.paths[0].opsMost = 8
-	o.fill(3*opSize-5, second)
-	o.wrote(opSize - 5)
-	o.fill(2*opSize, second)
-	o.wrote(2 * opSize) // the second operation was not taken
-	o.fill(opSize, second)
-	o.took()
-	o.wrote(opSize)
-	o.ack()
-	o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 4})
-	o.done(op, Success)
-	o.fates(Fate{Token: 3})
-	o.done(second, Success)
-	o.fates(Fate{Token: 5})
-	o.rest()
-}
-
 // The link takes what is written next for the operation's message: neither a
 // map nor a probe goes before it.
 func TestOperationAndItsMessageStayTogether(t *testing.T) {
@@ -97,30 +62,6 @@ func TestOperationWaitsForProof(t *testing.T) {
 	o.done(next, Success)
 	o.done(silent, Success)
 	o.end(4, 2, 3)
-}
-
-// An operation that was done before its message was acknowledged, and one done
-// after: the message ends with the later of both, with the operation's status.
-func TestOperationStatusIsTheFate(t *testing.T) {
-	t.Parallel()
-	for _, s := range []Status{Success, RemoteError, Dropped, OtherError} {
-		o := newOpBench(t)
-		a, b := &Operation{}, &Operation{}
-		o.send(a)
-		o.send(b)
-		o.begin(a)
-		o.begin(b)
-		o.done(a, s)
-		o.fates()
-		o.ack()
-		o.fates(Fate{Token: 1, Status: s})
-		if o.Unacked(0) != 0 {
-			t.Error("bytes are waited for where only an operation is")
-		}
-		o.done(b, s)
-		o.fates(Fate{Token: 2, Status: s})
-		o.rest()
-	}
 }
 
 // Of a sender that wants to hear of failures only.
@@ -247,38 +188,6 @@ func TestSilentOperation(t *testing.T) {
 	}
 	o.done(a, RemoteError)
 	o.fates(Fate{Token: 2, Status: RemoteError})
-	o.rest()
-}
-
-// Messages whose operation is under way do not hold up those behind them, nor
-// does it cost more the more of them there are.
-func TestOutstandingOperationsHoldUpNobody(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	var ops []*Operation
-	for range 50 {
-		op := &Operation{}
-		ops = append(ops, op)
-		o.send(op)
-		o.begin(op)
-		for range 20 {
-			o.send(nil)
-		}
-		o.fill(20 * opSize)
-		o.wrote(20 * opSize)
-		o.ack()
-		if got := len(o.TakeFates(nil)); got != 20 {
-			t.Fatalf("%d fates of 20 plain messages", got)
-		}
-	}
-	if q := &o.paths[0].q; q.len() > 2*len(ops) {
-		t.Errorf("%d places for %d operations", q.len(), len(ops))
-	}
-	for i := range ops {
-		k := i * 7 % len(ops)
-		o.done(ops[k], Success)
-		o.fates(Fate{Token: uint64(1 + 21*k)})
-	}
 	o.rest()
 }
 

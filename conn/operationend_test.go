@@ -1,10 +1,6 @@
 package conn
 
-import (
-	"testing"
-
-	"github.com/rds-go/rds/internal/wire"
-)
+import "testing"
 
 // With its link a message is lost whose operation was begun there, in whatever
 // state: it is never repeated. One that was not begun waits for the next link.
@@ -42,33 +38,6 @@ func TestBegunOperationIsDroppedWithItsLink(t *testing.T) {
 	o.fates(Fate{Token: plain}, Fate{Token: last})
 	o.idle()
 	o.rest()
-}
-
-// An operation that was shown and not taken is still to be done on the next
-// link, its message with the number it has got.
-func TestOperationNotBegunGoesToTheNextLink(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	op, silent := &Operation{}, &Operation{Silent: true}
-	o.send(op)
-	o.fill(opSize, op)
-	o.wrote(0)
-	o.send(silent)
-	number := o.paths[0].q.at(o.paths[0].q.first).seq
-	o.lose()
-	o.fill(opSize, op)
-	var h wire.Header
-	if err := h.Decode(o.b.Frames[0].Head); err != nil || h.Sequence != number || h.Retransmitted() {
-		t.Fatalf("%+v, %v; the number was %d", h, err, number)
-	}
-	o.took()
-	o.wrote(opSize)
-	o.probe()
-	o.begin(silent)
-	o.done(op, Success)
-	o.done(silent, Success)
-	o.fates(Fate{Token: 2})
-	o.end(1)
 }
 
 // A link that cannot carry operations fails the message and keeps its place.

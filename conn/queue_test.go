@@ -254,9 +254,15 @@ func (r *queueRun) mapped() {
 	r.m.mapped(ports...)
 }
 
+// status is how an operation ends.
+func (r *queueRun) status() Status {
+	all := []Status{Success, RemoteError, Dropped, OtherError}
+	return all[r.rng.IntN(len(all))]
+}
+
 func (r *queueRun) opDone() {
 	if n := len(r.m.begun); n > 0 {
-		i, status := r.rng.IntN(n), Status(r.rng.IntN(2))*RemoteError
+		i, status := r.rng.IntN(n), r.status()
 		e := r.m.begun[i]
 		r.m.begun = slices.Delete(r.m.begun, i, i+1)
 		r.c.OpDone(0, e.m.Op, status)
@@ -274,7 +280,7 @@ func (r *queueRun) opDoneEarly() {
 	e := r.m.shown[r.rng.IntN(r.room)]
 	taken := begun(&r.batch, take(&r.batch, len(r.expect), r.room))
 	if e.early == nil && slices.ContainsFunc(taken, func(b BatchOp) bool { return b.Op == e.m.Op }) {
-		status := Status(r.rng.IntN(2)) * RemoteError
+		status := r.status()
 		e.early = &status
 		r.whole = true
 		r.c.OpDone(0, e.m.Op, status)
