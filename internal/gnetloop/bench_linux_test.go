@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+
+	"github.com/rds-go/rds/internal/streamtest"
 )
 
 // sink takes a stream of records of one size, all but their first bytes
@@ -58,7 +60,7 @@ func send(t testing.TB, from *Conn, here, there *sink, b []byte, scrap [][]byte)
 	for len(b) > 0 {
 		scrap[0] = b
 		n, err := from.Writev(scrap)
-		must(t, err)
+		streamtest.Must(t, err)
 		if b = b[n:]; len(b) > 0 {
 			<-here.room
 		}
@@ -71,7 +73,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for _, size := range []int{64, 1 << 20} {
 		a, b := connect(t, newEngine(t, Options{EventLoops: 1}))
 		here, there := newSink(size), newSink(size)
-		must(t, errors.Join(a.Start(here), b.Start(there)))
+		streamtest.Must(t, errors.Join(a.Start(here), b.Start(there)))
 		msg, scrap := make([]byte, size), make([][]byte, 1)
 		for range 8 {
 			send(t, a, here, there, msg, scrap)
@@ -85,9 +87,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestWakeAllocatesNothing(t *testing.T) {
 	a, _ := connect(t, newEngine(t, Options{EventLoops: 1}))
 	s := newSink(64)
-	must(t, a.Start(s))
+	streamtest.Must(t, a.Start(s))
 	a.Wake()
-	receive(t, s.woken)
+	streamtest.Receive(t, s.woken)
 	if n := testing.AllocsPerRun(100, func() { a.Wake(); <-s.woken }); n > 0.5 {
 		t.Errorf("%v allocations", n)
 	}
@@ -101,7 +103,7 @@ func BenchmarkDirect(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			from, to := connect(b, newEngine(b, Options{}))
 			here, there := newSink(bb.size), newSink(bb.size)
-			must(b, errors.Join(from.Start(here), to.Start(there)))
+			streamtest.Must(b, errors.Join(from.Start(here), to.Start(there)))
 			msg, scrap := make([]byte, bb.size), make([][]byte, 1)
 			b.SetBytes(int64(bb.size))
 			b.ReportAllocs()
@@ -115,7 +117,7 @@ func BenchmarkDirect(b *testing.B) {
 func BenchmarkWake(b *testing.B) {
 	c, _ := connect(b, newEngine(b, Options{}))
 	s := newSink(64)
-	must(b, c.Start(s))
+	streamtest.Must(b, c.Start(s))
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Wake()

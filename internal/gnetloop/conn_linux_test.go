@@ -9,50 +9,29 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
-// Drain ends our direction behind what was written and goes on reading.
-func TestDrain(t *testing.T) {
+// What connections of every network show is shown of the host's, too.
+func TestContract(t *testing.T) {
 	t.Parallel()
-	peer, c, r := startedPeer(t, newEngine(t, Options{}))
-	if n, err := c.Writev([][]byte{{1, 2}, {}, {3}}); n != 3 || err != nil {
-		t.Fatalf("Writev: %d, %v", n, err)
+	run := func(t *testing.T, f func(t *testing.T)) {
+		t.Parallel()
+		f(t)
 	}
-	c.Close(transport.Drain)
-	c.Close(transport.Drain)
-	if _, err := c.Writev([][]byte{{4}}); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Writev: %v", err)
-	}
-	if b, err := io.ReadAll(peer); err != nil || string(b) != "\x01\x02\x03" {
-		t.Errorf("the peer read % x, %v", b, err)
-	}
-	b := pattern(1000)
-	write(t, peer, b)
-	_ = peer.Close()
-	if cause := receive(t, r.closed); cause != io.EOF {
-		t.Errorf("Closed(%v)", cause)
-	}
-	r.waitStream(t, b)
-	if c.Written() != 3 || c.Acked() != 3 {
-		t.Errorf("%d of %d bytes acknowledged", c.Acked(), c.Written())
-	}
-}
-
-func TestDrainTimesOut(t *testing.T) {
-	t.Parallel()
-	peer, c, r := startedPeer(t, newEngine(t, Options{DrainTimeout: 20 * time.Millisecond}))
-	c.Close(transport.Drain)
-	if cause := receive(t, r.closed); !errors.Is(cause, transport.ErrDrainTimeout) {
-		t.Errorf("Closed(%v)", cause)
-	}
-	if _, err := peer.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the peer read %v, expected the end of the stream first", err)
-	}
+	streamtest.Contract(t, false, run, func(t *testing.T, o streamtest.Options) *streamtest.Pair {
+		e := newEngine(t, Options{EventLoops: o.EventLoops, ReadBuffer: o.ReadBuffer, SendBuffer: o.SendBuffer, DrainTimeout: o.DrainTimeout})
+		peer, c := rawPeer(t, e)
+		return &streamtest.Pair{
+			Stream: c, Peer: peer, Settle: func() { settle(t, peer) },
+			Start:  func(h *streamtest.Recorder) error { return c.Start(h) },
+			Counts: func() (full, writables uint64) { s := e.Stats(); return s.Full, s.Writables },
+		}
+	})
 }
 
 // Abort resets, Fail resets and tells why, and the first reason counts.
@@ -64,15 +43,15 @@ func TestAbortAndFail(t *testing.T) {
 		want error
 	}{
 		{"abort", func(c *Conn) { c.Close(transport.Abort) }, transport.ErrClosed},
-		{"fail", func(c *Conn) { c.Fail(errBad) }, errBad},
-		{"abort, fail", func(c *Conn) { c.Close(transport.Abort); c.Fail(errBad) }, transport.ErrClosed},
-		{"drain, fail", func(c *Conn) { c.Close(transport.Drain); c.Fail(errBad) }, errBad},
+		{"fail", func(c *Conn) { c.Fail(streamtest.ErrBad) }, streamtest.ErrBad},
+		{"abort, fail", func(c *Conn) { c.Close(transport.Abort); c.Fail(streamtest.ErrBad) }, transport.ErrClosed},
+		{"drain, fail", func(c *Conn) { c.Close(transport.Drain); c.Fail(streamtest.ErrBad) }, streamtest.ErrBad},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			peer, c, r := startedPeer(t, newEngine(t, Options{}))
 			tt.end(c)
-			if cause := receive(t, r.closed); cause != tt.want {
+			if cause := streamtest.Receive(t, r.Ended); cause != tt.want {
 				t.Errorf("Closed(%v)", cause)
 			}
 			if _, err := peer.Write(make([]byte, 1)); err == nil {
@@ -101,7 +80,7 @@ func TestCloseBeforeStart(t *testing.T) {
 			t.Errorf("Writev: %v", err)
 		}
 		c.Close(mode)
-		if err := c.Start(newRecorder(t)); !errors.Is(err, transport.ErrClosed) {
+		if err := c.Start(streamtest.NewRecorder(t)); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("Start: %v", err)
 		}
 		if _, err := peer.Read(make([]byte, 1)); err == nil {
@@ -118,93 +97,15 @@ func TestPeerThatClosesAtOnce(t *testing.T) {
 		peer, c := rawPeer(t, e)
 		_ = peer.SetLinger(linger)
 		_ = peer.Close()
-		r := newRecorder(t)
+		r := streamtest.NewRecorder(t)
 		start(t, c, r)
 		for {
 			if _, err := c.Writev([][]byte{make([]byte, 100)}); err != nil {
 				break // sooner or later, and no panic
 			}
 		}
-		receive(t, r.closed)
+		streamtest.Receive(t, r.Ended)
 	}
-}
-
-// When the write finds out first, its error is returned and Closed tells it too.
-func TestWriteErrorEndsConnection(t *testing.T) {
-	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{}))
-	// The loop is kept busy in the handler, so that it cannot notice the reset.
-	inside, gate := make(chan struct{}), make(chan struct{})
-	r := newRecorder(t)
-	r.onFeed = func([]byte) error { close(inside); <-gate; return nil }
-	start(t, c, r)
-	write(t, peer, []byte{1})
-	receive(t, inside)
-	_ = peer.SetLinger(0)
-	_ = peer.Close()
-	msg := [][]byte{make([]byte, 100)}
-	var err error
-	for err == nil {
-		_, err = c.Writev(msg)
-	}
-	if !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
-		t.Errorf("Writev: %v", err)
-	}
-	if _, again := c.Writev(msg); !errors.Is(again, transport.ErrClosed) {
-		t.Errorf("next Writev: %v", again)
-	}
-	close(gate)
-	if cause := receive(t, r.closed); cause != err {
-		t.Errorf("Closed(%v), expected %v", cause, err)
-	}
-}
-
-// A Writev that took less than all is followed by one Writable, when there is
-// room, and by no other.
-func TestWritableFollowsFullSocket(t *testing.T) {
-	t.Parallel()
-	e := newEngine(t, Options{})
-	peer, c, r := startedPeer(t, e)
-	b := pattern(64 << 20)
-	n, err := c.Writev([][]byte{b})
-	if err != nil || n == len(b) {
-		t.Fatalf("Writev: %d of %d, %v", n, len(b), err)
-	}
-	got := make([]byte, len(b))
-	if _, err := io.ReadFull(peer, got[:n]); err != nil {
-		t.Fatal(err)
-	}
-	receive(t, r.writable)
-	for n < len(b) {
-		m, err := c.Writev([][]byte{b[n:]})
-		must(t, err)
-		if _, err := io.ReadFull(peer, got[n:n+m]); err != nil {
-			t.Fatal(err)
-		}
-		if n += m; n < len(b) {
-			receive(t, r.writable)
-		}
-	}
-	if string(got) != string(b) {
-		t.Error("the peer read something else")
-	}
-	if s := e.Stats(); s.Full == 0 || s.Writables != s.Full || s.AcceptErrors != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
-// Of more slices than one call may carry some are left, and Writable follows.
-func TestWritevOfTooManySlices(t *testing.T) {
-	t.Parallel()
-	_, c, r := startedPeer(t, newEngine(t, Options{}))
-	bufs := make([][]byte, transport.MaxSlices+1)
-	for i := range bufs {
-		bufs[i] = []byte{byte(i)}
-	}
-	if n, err := c.Writev(bufs); n != transport.MaxSlices || err != nil {
-		t.Errorf("Writev: %d, %v", n, err)
-	}
-	receive(t, r.writable)
 }
 
 // Acked counts what the peer's TCP has, whether or not anybody read it.
@@ -214,10 +115,10 @@ func TestAckedIsTheKernels(t *testing.T) {
 	if n, err := c.Writev([][]byte{make([]byte, 3000)}); n != 3000 || err != nil {
 		t.Fatalf("Writev: %d, %v", n, err)
 	}
-	eventually(t, "all is acknowledged", func() bool { return c.Acked() == 3000 })
+	streamtest.Eventually(t, "all is acknowledged", func() bool { return c.Acked() == 3000 })
 	_ = peer.SetLinger(0)
 	_ = peer.Close()
-	receive(t, r.closed)
+	streamtest.Receive(t, r.Ended)
 	if c.Acked() != 3000 || c.Written() != 3000 {
 		t.Errorf("Closed with %d acknowledged of %d", c.Acked(), c.Written())
 	}
@@ -229,12 +130,12 @@ func TestStartFromHandler(t *testing.T) {
 	e := newEngine(t, Options{EventLoops: 1})
 	peer1, first := rawPeer(t, e)
 	peer2, second := rawPeer(t, e)
-	r1, r2 := newRecorder(t), newRecorder(t)
-	r1.onFeed = func([]byte) error { return second.Start(r2) }
+	r1, r2 := streamtest.NewRecorder(t), streamtest.NewRecorder(t)
+	r1.OnFeed = func([]byte) error { return second.Start(r2) }
 	start(t, first, r1)
 	write(t, peer1, []byte{1})
 	write(t, peer2, []byte{2})
-	r2.waitStream(t, []byte{2})
+	r2.WaitStream(t, []byte{2})
 }
 
 // Whatever is called while a connection ends, from however many goroutines,
@@ -244,7 +145,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	e := newEngine(t, Options{})
 	for i := range 50 {
 		a, b := connect(t, e)
-		ra, rb := newRecorder(t), newRecorder(t)
+		ra, rb := streamtest.NewRecorder(t), streamtest.NewRecorder(t)
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = a.Start(ra) })
 		wg.Go(func() { _ = b.Start(rb) })
@@ -277,25 +178,25 @@ func TestEverythingAtOnce(t *testing.T) {
 		done.Store(true)
 		look.Wait()
 	}
-	must(t, e.Close())
+	streamtest.Must(t, e.Close())
 }
 
 // Engine.Close returns when every handler has heard the end.
 func TestEngineCloseEndsConnections(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, Options{})
-	var rs []*recorder
+	var rs []*streamtest.Recorder
 	for range 10 {
 		a, b := connect(t, e)
-		r := newRecorder(t)
+		r := streamtest.NewRecorder(t)
 		start(t, a, r)
 		rs = append(rs, r)
 		_ = b // is never started
 	}
-	must(t, errors.Join(e.Close(), e.Close()))
+	streamtest.Must(t, errors.Join(e.Close(), e.Close()))
 	for _, r := range rs {
 		select {
-		case cause := <-r.closed:
+		case cause := <-r.Ended:
 			var reset *net.OpError
 			if cause != transport.ErrClosed && cause != io.EOF && !errors.Is(cause, unix.ECONNRESET) && !errors.As(cause, &reset) {
 				t.Errorf("Closed(%v)", cause)

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -27,10 +28,10 @@ import (
 func exhaust(t *testing.T, few int) (free func()) {
 	t.Helper()
 	var old unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	streamtest.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := old
 	low.Cur = 100
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	streamtest.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	var files []*os.File
 	take := func() {
 		for {
@@ -84,21 +85,21 @@ func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
 	e := newEngine(t, Options{Logger: log})
 	addr, accepted := listen(t, e)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	streamtest.Must(t, err)
 	defer unix.Close(fd)
 
 	free := exhaust(t, 0)
-	must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}))
-	if e := receive(t, entries); e.Message != "cannot accept" {
+	streamtest.Must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}))
+	if e := streamtest.Receive(t, entries); e.Message != "cannot accept" {
 		t.Errorf("logged %q", e.Message)
 	}
-	eventually(t, "several attempts", func() bool { return e.Stats().AcceptErrors >= 3 })
+	streamtest.Eventually(t, "several attempts", func() bool { return e.Stats().AcceptErrors >= 3 })
 	if len(entries) != 0 || len(accepted) != 0 {
 		t.Error("logged again, or accepted")
 	}
 	free()
-	c := receive(t, accepted)
-	if e := receive(t, entries); e.Message != "accepting again" {
+	c := streamtest.Receive(t, accepted)
+	if e := streamtest.Receive(t, entries); e.Message != "accepting again" {
 		t.Errorf("logged %q", e.Message)
 	}
 	c.Close(transport.Drain)
@@ -108,16 +109,16 @@ func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
 // refused, and those that come later, when there is room again, are taken at once.
 func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 	var old unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	streamtest.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
 	low := old
 	low.Cur = 100
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	streamtest.Must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) })
 	ln, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	streamtest.Must(t, err)
 	defer unix.Close(ln)
 	other := newAddr()
-	must(t, errors.Join(unix.Bind(ln, &unix.SockaddrInet4{Addr: other.Addr().As4(), Port: 4000}), unix.Listen(ln, 1)))
+	streamtest.Must(t, errors.Join(unix.Bind(ln, &unix.SockaddrInet4{Addr: other.Addr().As4(), Port: 4000}), unix.Listen(ln, 1)))
 	if half := newEngine(t, Options{EventLoops: 1, HalfOpen: 256, HalfOpenEach: 16}).half.most; half != 75/halfOpenPart {
 		t.Errorf("of 75 descriptors %d half-open connections may have two each", half)
 	}
@@ -134,15 +135,15 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 		}
 		defer unix.Close(fd)
 		peers = append(peers, fd)
-		must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}))
-		eventually(t, "it is taken or refused", func() bool { return len(accepted)+int(e.Stats().AcceptErrors) == len(peers) })
+		streamtest.Must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}))
+		streamtest.Eventually(t, "it is taken or refused", func() bool { return len(accepted)+int(e.Stats().AcceptErrors) == len(peers) })
 	}
 	if n := openDescriptors(t); n < 72 || n > 78 {
 		t.Errorf("%d of 100 descriptors are open", n)
 	}
 	for { // a connection would find one descriptor, and have to be made to miss its second
 		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		must(t, err)
+		streamtest.Must(t, err)
 		defer unix.Close(fd)
 		if fd >= e.bound {
 			break
@@ -156,27 +157,27 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 		_ = unix.Close(fd)
 	}
 	for len(accepted) > 0 {
-		receive(t, accepted).Close(transport.Abort)
+		streamtest.Receive(t, accepted).Close(transport.Abort)
 	}
 	if _, err := e.Dial(t.Context(), newAddr(), addr); err != nil {
 		t.Error(err)
 	}
-	receive(t, accepted).Close(transport.Drain)
+	streamtest.Receive(t, accepted).Close(transport.Drain)
 }
 
 // A listener that waits for descriptors ends without them.
 func TestListenerClosesDuringShortage(t *testing.T) {
 	e := newEngine(t, Options{})
 	ln, err := e.Listen(newAddr(), func(c *Conn) { c.Close(transport.Abort) })
-	must(t, err)
+	streamtest.Must(t, err)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	streamtest.Must(t, err)
 	defer unix.Close(fd)
 	free := exhaust(t, 0)
-	must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: ln.Addr().Addr().As4(), Port: int(ln.Addr().Port())}))
-	eventually(t, "an attempt", func() bool { return e.Stats().AcceptErrors > 0 })
+	streamtest.Must(t, unix.Connect(fd, &unix.SockaddrInet4{Addr: ln.Addr().Addr().As4(), Port: int(ln.Addr().Port())}))
+	streamtest.Eventually(t, "an attempt", func() bool { return e.Stats().AcceptErrors > 0 })
 	ln.Close()
-	eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
+	streamtest.Eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
 	free()
 }
 
@@ -201,7 +202,7 @@ func TestNoDescriptorLeak(t *testing.T) {
 		case 1: // the engine closes it
 			continue
 		}
-		ra, rb := newRecorder(t), newRecorder(t)
+		ra, rb := streamtest.NewRecorder(t), streamtest.NewRecorder(t)
 		start(t, a, ra)
 		start(t, b, rb)
 		if i%4 == 2 {
@@ -212,16 +213,16 @@ func TestNoDescriptorLeak(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.Close(transport.Drain)
-			rb.wait(t, "some of it", func(s []byte, _ []string) bool { return len(s) > 0 })
+			rb.Wait(t, "some of it", func(s []byte, _ []string) bool { return len(s) > 0 })
 			b.Close(transport.Drain)
 		}
-		receive(t, ra.closed)
-		receive(t, rb.closed)
+		streamtest.Receive(t, ra.Ended)
+		streamtest.Receive(t, rb.Ended)
 	}
-	must(t, e.Close())
+	streamtest.Must(t, e.Close())
 	_ = e.opts.Loops.Close()
 	// Descriptors of package net are closed after their last goroutine has left.
-	eventually(t, "descriptors are closed", func() bool { return open() <= before })
+	streamtest.Eventually(t, "descriptors are closed", func() bool { return open() <= before })
 }
 
 // An engine that cannot have all its descriptors keeps none.
@@ -273,9 +274,9 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	e := newEngine(t, Options{})
 	addr, accepted := listen(t, e)
 	a, err := e.Dial(t.Context(), newAddr(), addr)
-	must(t, err)
-	b := receive(t, accepted)
-	r := newRecorder(t)
+	streamtest.Must(t, err)
+	b := streamtest.Receive(t, accepted)
+	r := streamtest.NewRecorder(t)
 	free := exhaust(t, 0)
 	if _, err := e.Dial(t.Context(), newAddr(), addr); !errors.Is(err, unix.EMFILE) {
 		t.Errorf("Dial: %v", err)
@@ -285,7 +286,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	}
 	a.Wake() // is due, and never comes
 	start(t, a, r)
-	if cause := receive(t, r.closed); !errors.Is(cause, unix.EMFILE) {
+	if cause := streamtest.Receive(t, r.Ended); !errors.Is(cause, unix.EMFILE) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	free()

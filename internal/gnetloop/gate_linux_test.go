@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -44,13 +45,13 @@ func TestGate(t *testing.T) {
 	for i := range int32(3) {
 		c, err := (&net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(stranger.Addr(), 0))}).Dial("tcp", addr.String())
 		if err == nil { // else the connection was reset at once
-			_ = c.SetDeadline(time.Now().Add(patience))
+			_ = c.SetDeadline(time.Now().Add(streamtest.Patience))
 			if _, err = c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 				t.Errorf("a stranger's connection ends with %v", err)
 			}
 			_ = c.Close()
 		}
-		eventually(t, "the gate is asked", func() bool { return g.turned.Load() == i+1 })
+		streamtest.Eventually(t, "the gate is asked", func() bool { return g.turned.Load() == i+1 })
 	}
 	e.mu.Lock()
 	if n := len(e.conns); n != 0 {
@@ -58,9 +59,9 @@ func TestGate(t *testing.T) {
 	}
 	e.mu.Unlock()
 	c, err := (&net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(friend.Addr(), 0))}).Dial("tcp", addr.String())
-	must(t, err)
+	streamtest.Must(t, err)
 	defer c.Close()
-	if got := receive(t, accepted); got.RemoteAddr().Addr() != friend.Addr() {
+	if got := streamtest.Receive(t, accepted); got.RemoteAddr().Addr() != friend.Addr() {
 		t.Errorf("accepted %v", got.RemoteAddr())
 	} else {
 		got.Close(transport.Abort)

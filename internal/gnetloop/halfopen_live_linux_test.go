@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -28,12 +29,12 @@ func TestHalfOpenIsBounded(t *testing.T) {
 	listed := newAddr().Addr()
 	e := newEngine(t, Options{HalfOpen: 20, HalfOpenEach: 4, Gate: names(listed)})
 	addr, accepted := listen(t, e)
-	dial := func(from netip.Addr) (*net.TCPConn, *Conn, *recorder) {
+	dial := func(from netip.Addr) (*net.TCPConn, *Conn, *streamtest.Recorder) {
 		t.Helper()
 		c, err := net.DialTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.TCPAddrFromAddrPort(addr))
-		must(t, err)
+		streamtest.Must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		conn, r := receive(t, accepted), newRecorder(t)
+		conn, r := streamtest.Receive(t, accepted), streamtest.NewRecorder(t)
 		start(t, conn, r)
 		return c, conn, r
 	}
@@ -46,7 +47,7 @@ func TestHalfOpenIsBounded(t *testing.T) {
 		c, _, _ := dial(greedy) // the last of them may stay, if two of the addresses below have a network in common
 		others = append(others, c)
 	}
-	if cause := receive(t, first.closed); cause != errCrowded || !errors.Is(cause, unix.ECONNRESET) {
+	if cause := streamtest.Receive(t, first.Ended); cause != errCrowded || !errors.Is(cause, unix.ECONNRESET) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	for range 10 {
@@ -64,8 +65,8 @@ func TestHalfOpenIsBounded(t *testing.T) {
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	}
-	eventually(t, "connections that have ended do not count", func() bool { return e.Stats().HalfOpen == 0 })
+	streamtest.Eventually(t, "connections that have ended do not count", func() bool { return e.Stats().HalfOpen == 0 })
 	write(t, peer, []byte{7})
-	kept.waitStream(t, []byte{7})
+	kept.WaitStream(t, []byte{7})
 	settled.Close(transport.Abort)
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -24,7 +25,7 @@ func TestListenerOfAnyPort(t *testing.T) {
 	accepted := make(chan *Conn, 1)
 	local := newAddr()
 	ln, err := e.Listen(local, func(c *Conn) { accepted <- c })
-	must(t, err)
+	streamtest.Must(t, err)
 	if a := ln.Addr(); a.Addr() != local.Addr() || a.Port() == 0 {
 		t.Fatalf("listening on %v", a)
 	}
@@ -32,24 +33,24 @@ func TestListenerOfAnyPort(t *testing.T) {
 		t.Errorf("Listen: %v", err)
 	}
 	a, err := e.Dial(t.Context(), newAddr(), ln.Addr())
-	must(t, err)
-	b := receive(t, accepted)
+	streamtest.Must(t, err)
+	b := streamtest.Receive(t, accepted)
 	if a.LocalAddr() != b.RemoteAddr() || a.RemoteAddr() != b.LocalAddr() || a.RemoteAddr() != ln.Addr() {
 		t.Errorf("%v-%v, %v-%v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())
 	}
 	ln.Close()
 	ln.Close()
-	eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
+	streamtest.Eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
 	if _, err := e.Dial(t.Context(), newAddr(), ln.Addr()); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("Dial: %v", err)
 	}
-	r := newRecorder(t)
-	start(t, a, newRecorder(t))
+	r := streamtest.NewRecorder(t)
+	start(t, a, streamtest.NewRecorder(t))
 	start(t, b, r)
 	if n, err := a.Writev([][]byte{{1}}); n != 1 || err != nil {
 		t.Errorf("Writev: %d, %v", n, err)
 	}
-	r.waitStream(t, []byte{1})
+	r.WaitStream(t, []byte{1})
 }
 
 // The local port of a dial is ours to choose.
@@ -58,18 +59,18 @@ func TestDialFromPort(t *testing.T) {
 	e := newEngine(t, Options{})
 	addr, accepted := listen(t, e)
 	free, err := net.Listen("tcp4", newAddr().String())
-	must(t, err)
+	streamtest.Must(t, err)
 	local := addrPort(free.Addr())
 	if _, err := e.Dial(t.Context(), local, addr); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("Dial: %v", err)
 	}
 	_ = free.Close()
 	c, err := e.Dial(t.Context(), netip.AddrPortFrom(netip.AddrFrom16(local.Addr().As16()), local.Port()), addr)
-	must(t, err)
+	streamtest.Must(t, err)
 	if c.LocalAddr() != local {
 		t.Errorf("from %v, expected %v", c.LocalAddr(), local)
 	}
-	if b := receive(t, accepted); b.RemoteAddr() != local {
+	if b := streamtest.Receive(t, accepted); b.RemoteAddr() != local {
 		t.Errorf("from %v, expected %v", b.RemoteAddr(), local)
 	}
 }
@@ -95,7 +96,7 @@ func TestDialCanceled(t *testing.T) {
 func answers(t *testing.T, to unix.Sockaddr) bool {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	must(t, err)
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	if err := unix.Connect(fd, to); err != nil && err != unix.EINPROGRESS {
 		t.Fatal(err)
@@ -112,11 +113,11 @@ func TestDialEndsWithEngine(t *testing.T) {
 	t.Parallel()
 	// A listener whose queue is full answers no more connects.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	streamtest.Must(t, err)
 	defer unix.Close(fd)
-	must(t, errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: newAddr().Addr().As4()}), unix.Listen(fd, 0)))
+	streamtest.Must(t, errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: newAddr().Addr().As4()}), unix.Listen(fd, 0)))
 	sa, err := unix.Getsockname(fd)
-	must(t, err)
+	streamtest.Must(t, err)
 	in4 := sa.(*unix.SockaddrInet4)
 	addr := netip.AddrPortFrom(netip.AddrFrom4(in4.Addr), uint16(in4.Port))
 	for i := 0; answers(t, sa); i++ {
@@ -131,7 +132,7 @@ func TestDialEndsWithEngine(t *testing.T) {
 		failed <- err
 	}()
 	_ = e.Close()
-	if err := receive(t, failed); !errors.Is(err, transport.ErrClosed) {
+	if err := streamtest.Receive(t, failed); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("Dial: %v", err)
 	}
 }
@@ -165,16 +166,16 @@ func TestIPv6(t *testing.T) {
 	e := newEngine(t, Options{})
 	accepted := make(chan *Conn, 1)
 	ln, err := e.Listen(loopback, func(c *Conn) { accepted <- c })
-	must(t, err)
+	streamtest.Must(t, err)
 	a, err := e.Dial(t.Context(), loopback, ln.Addr())
-	must(t, err)
-	b, r := receive(t, accepted), newRecorder(t)
-	start(t, a, newRecorder(t))
+	streamtest.Must(t, err)
+	b, r := streamtest.Receive(t, accepted), streamtest.NewRecorder(t)
+	start(t, a, streamtest.NewRecorder(t))
 	start(t, b, r)
 	if n, err := a.Writev([][]byte{{1}}); n != 1 || err != nil {
 		t.Errorf("Writev: %d, %v", n, err)
 	}
-	r.waitStream(t, []byte{1})
+	r.WaitStream(t, []byte{1})
 	if got := b.RemoteAddr().Addr(); got != loopback.Addr() {
 		t.Errorf("remote address %v", got)
 	}
@@ -189,27 +190,27 @@ func TestUnlistenOffersWhatIsConnected(t *testing.T) {
 	const first, more = 1, 5
 	offered, goOn := make(chan *Conn, first+more), make(chan struct{})
 	ln, err := e.Listen(newAddr(), func(c *Conn) { offered <- c; <-goOn })
-	must(t, err)
+	streamtest.Must(t, err)
 	var peers []net.Conn
 	for range first + more {
 		c := dial(t, ln.Addr())
 		write(t, c, []byte{1})
 		peers = append(peers, c)
 	}
-	receive(t, offered) // accept is at the first one, the kernel has the others
+	streamtest.Receive(t, offered) // accept is at the first one, the kernel has the others
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		e.Unlisten()
 	}()
-	eventually(t, "Unlisten has begun", ln.last.Load)
+	streamtest.Eventually(t, "Unlisten has begun", ln.last.Load)
 	close(goOn)
 	for range more {
-		r := newRecorder(t)
-		start(t, receive(t, offered), r)
-		r.waitStream(t, []byte{1})
+		r := streamtest.NewRecorder(t)
+		start(t, streamtest.Receive(t, offered), r)
+		r.WaitStream(t, []byte{1})
 	}
-	receive(t, done)
+	streamtest.Receive(t, done)
 	for i, c := range peers[first:] {
 		_ = c.SetReadDeadline(time.Now())
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/streamtest"
 )
 
 // rope is a descriptor that is pulled and watched.
@@ -27,7 +29,7 @@ type rope struct {
 func newRope(t *testing.T) *rope {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	must(t, err)
+	streamtest.Must(t, err)
 	r := &rope{t: t, fds: fds}
 	t.Cleanup(func() { _ = unix.Close(fds[0]); _ = unix.Close(fds[1]) })
 	return r
@@ -55,7 +57,7 @@ func (r *rope) Serve(rung bool) (Next, time.Duration) {
 
 func (r *rope) await(n int64) {
 	r.t.Helper()
-	eventually(r.t, "turns", func() bool { return r.turns.Load() >= n })
+	streamtest.Eventually(r.t, "turns", func() bool { return r.turns.Load() >= n })
 }
 
 // A source has a turn when it begins, and one whenever its descriptor is readable.
@@ -104,7 +106,7 @@ func TestSourceMovesWithoutLosingWakeUps(t *testing.T) {
 			s.Near(peers[i%4])
 		}()
 		r.pull()
-		eventually(t, "the turn for a pull", func() bool { return seen.Load() == i+1 })
+		streamtest.Eventually(t, "the turn for a pull", func() bool { return seen.Load() == i+1 })
 		<-done
 	}
 	s.Stop()
@@ -203,13 +205,13 @@ func TestGreedySourcesStarveNobody(t *testing.T) {
 		greedy = append(greedy, ls.Watch(r.fds[0], r))
 	}
 	peer, c := rawPeer(t, e)
-	rec := newRecorder(t)
+	rec := streamtest.NewRecorder(t)
 	start(t, c, rec)
 	modest := newRope(t)
 	m := ls.Watch(modest.fds[0], modest)
 	for i := range byte(20) {
 		write(t, peer, []byte{i})
-		rec.wait(t, "a byte", func(s []byte, _ []string) bool { return len(s) == int(i)+1 })
+		rec.Wait(t, "a byte", func(s []byte, _ []string) bool { return len(s) == int(i)+1 })
 		n := modest.turns.Load()
 		modest.pull()
 		modest.await(n + 1)
@@ -242,11 +244,11 @@ func TestOnePeerHasOneLoop(t *testing.T) {
 		for _, e := range []*Engine{e1, e2, e1} {
 			addr, accepted := listen(t, e)
 			c, err := e.Dial(t.Context(), here, addr)
-			must(t, err)
+			streamtest.Must(t, err)
 			defer func() { c.Close(0) }()
-			b := receive(t, accepted)
-			start(t, b, newRecorder(t))
-			eventually(t, "a loop", func() bool { return at(b) != nil })
+			b := streamtest.Receive(t, accepted)
+			start(t, b, streamtest.NewRecorder(t))
+			streamtest.Eventually(t, "a loop", func() bool { return at(b) != nil })
 			of = append(of, at(b))
 		}
 		if of[0] != of[1] || of[0] != of[2] {
@@ -256,7 +258,7 @@ func TestOnePeerHasOneLoop(t *testing.T) {
 		r := newRope(t)
 		s := ls.Watch(r.fds[0], r)
 		s.Near(here.Addr())
-		eventually(t, "the source at its peer's loop", func() bool { return s.at.Load().l == of[0] })
+		streamtest.Eventually(t, "the source at its peer's loop", func() bool { return s.at.Load().l == of[0] })
 		s.Stop()
 	}
 	if loops[0] == loops[1] {
@@ -273,7 +275,7 @@ func TestLoopsSleepInEpollWait(t *testing.T) {
 	r.await(1)
 	buf := make([]byte, 1<<20)
 	var mine []string
-	eventually(t, "a loop that blocks", func() bool {
+	streamtest.Eventually(t, "a loop that blocks", func() bool {
 		mine = slices.DeleteFunc(strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n"), func(g string) bool { return !strings.Contains(g, "gnetloop.(*loop).run") })
 		return len(mine) == 1 && strings.Contains(mine[0], "EpollWait")
 	})

@@ -11,9 +11,10 @@ import (
 	"os/exec"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/streamtest"
 )
 
 var addresses atomic.Uint32
@@ -37,7 +38,7 @@ func newEngine(t testing.TB, o Options) *Engine {
 		o.Loops = newLoops(t, o.EventLoops, o.ReadBuffer)
 	}
 	e, err := New(o)
-	must(t, err)
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
@@ -48,7 +49,7 @@ var onLoops = os.Getenv("RDS_TEST_LOOPS") != ""
 func newLoops(t testing.TB, n, buffer int) *Loops {
 	t.Helper()
 	ls, err := NewLoops(n, buffer)
-	must(t, err)
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = ls.Close() })
 	return ls
 }
@@ -72,7 +73,7 @@ func listen(t testing.TB, e *Engine) (netip.AddrPort, <-chan *Conn) {
 	t.Helper()
 	accepted := make(chan *Conn, 100)
 	ln, err := e.Listen(newAddr(), func(c *Conn) { accepted <- c })
-	must(t, err)
+	streamtest.Must(t, err)
 	return ln.Addr(), accepted
 }
 
@@ -81,8 +82,8 @@ func connect(t testing.TB, e *Engine) (a, b *Conn) {
 	t.Helper()
 	addr, accepted := listen(t, e)
 	a, err := e.Dial(t.Context(), newAddr(), addr)
-	must(t, err)
-	return a, receive(t, accepted)
+	streamtest.Must(t, err)
+	return a, streamtest.Receive(t, accepted)
 }
 
 // rawPeer connects a plain socket to e and returns it with the connection that
@@ -90,49 +91,25 @@ func connect(t testing.TB, e *Engine) (a, b *Conn) {
 func rawPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn) {
 	t.Helper()
 	addr, accepted := listen(t, e)
-	return dial(t, addr), receive(t, accepted)
+	return dial(t, addr), streamtest.Receive(t, accepted)
 }
 
 // dial connects a plain socket.
 func dial(t testing.TB, to netip.AddrPort) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(to))
-	must(t, err)
+	streamtest.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
 // startedPeer is rawPeer with the connection started, its handler a recorder.
-func startedPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn, *recorder) {
+func startedPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn, *streamtest.Recorder) {
 	t.Helper()
 	peer, c := rawPeer(t, e)
-	r := newRecorder(t)
+	r := streamtest.NewRecorder(t)
 	start(t, c, r)
 	return peer, c, r
-}
-
-func receive[T any](t testing.TB, c <-chan T) (v T) {
-	t.Helper()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	select {
-	case v = <-c:
-	case <-timeout.C:
-		t.Fatal("nothing came in time")
-	}
-	return v
-}
-
-// eventually waits for what no event announces.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 func write(t testing.TB, c net.Conn, b []byte) {
@@ -147,25 +124,21 @@ func write(t testing.TB, c net.Conn, b []byte) {
 func settle(t testing.TB, c *net.TCPConn) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	must(t, err)
-	eventually(t, "all is acknowledged", func() (sent bool) {
+	streamtest.Must(t, err)
+	streamtest.Eventually(t, "all is acknowledged", func() (sent bool) {
 		_ = raw.Control(func(fd uintptr) { n, errno := outq(int(fd)); sent = errno == 0 && n == 0 })
 		return sent
 	})
 }
 
-// pattern returns n bytes of which no two pieces look alike.
-func pattern(n int) []byte {
-	b := make([]byte, 0, n+8)
-	for i := uint32(0); len(b) < n; i++ {
-		b = binary.BigEndian.AppendUint32(b, i*2654435761)
-	}
-	return b[:n]
-}
-
 func option(t testing.TB, c *Conn, level, opt int) int {
 	t.Helper()
 	v, err := unix.GetsockoptInt(c.fd, level, opt)
-	must(t, err)
+	streamtest.Must(t, err)
 	return v
+}
+
+func start(t testing.TB, c *Conn, r *streamtest.Recorder) {
+	t.Helper()
+	streamtest.Must(t, c.Start(r))
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+
+	"github.com/rds-go/rds/internal/streamtest"
 )
 
 // caller connects to a listener, and hears which engine accepts it.
@@ -31,7 +33,7 @@ func (c *caller) connect() {
 
 func (c *caller) heard(want string) {
 	c.Helper()
-	if name := receive(c, c.came); name != want {
+	if name := streamtest.Receive(c, c.came); name != want {
 		c.Fatalf("%s has accepted, want %s", name, want)
 	}
 }
@@ -51,7 +53,7 @@ func TestPassedListener(t *testing.T) {
 	c := &caller{T: t, came: make(chan string, 16)}
 	first := newEngine(t, Options{EventLoops: 1})
 	ln, err := first.Listen(newAddr(), c.accept("first"))
-	must(t, err)
+	streamtest.Must(t, err)
 	c.to = ln.Addr()
 	c.connect()
 	c.heard("first")
@@ -68,7 +70,7 @@ func TestPassedListener(t *testing.T) {
 	if _, err := second.Listen(ln.Addr(), c.accept("second")); err != nil {
 		t.Fatal(err)
 	}
-	must(t, first.Close())
+	streamtest.Must(t, first.Close())
 	c.connect()
 	c.silence("before it may")
 	close(begin)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/streamtest"
 )
 
 // sharer is an engine whose addresses of some prefixes share sockets.
@@ -65,12 +67,12 @@ func (s *sharer) listen(addr string) *Listener {
 
 // visit connects to an address and says how the connection ends.
 func visit(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c, err := net.DialTimeout("tcp", addr, streamtest.Patience)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(streamtest.Patience))
 	_, err = c.Read(make([]byte, 1))
 	return err
 }
@@ -91,7 +93,7 @@ func TestSharedListener(t *testing.T) {
 	if err := visit(bound); errors.Is(err, syscall.ECONNREFUSED) {
 		t.Error(err)
 	}
-	if got, want := receive(t, s.came), bound+" at "+bound; got != want {
+	if got, want := streamtest.Receive(t, s.came), bound+" at "+bound; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if _, err := s.Listen(first.Addr(), nil); !errors.Is(err, syscall.EADDRINUSE) {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -24,11 +25,11 @@ import (
 func deafen(t testing.TB, c syscall.Conn) (heal func()) {
 	t.Helper()
 	raw, err := c.SyscallConn()
-	must(t, err)
+	streamtest.Must(t, err)
 	control := func(f func(fd int) error) {
 		t.Helper()
 		var failed error
-		must(t, errors.Join(raw.Control(func(fd uintptr) { failed = f(int(fd)) }), failed))
+		streamtest.Must(t, errors.Join(raw.Control(func(fd uintptr) { failed = f(int(fd)) }), failed))
 	}
 	none := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}} // of a packet keep 0 bytes
 	control(func(fd int) error {
@@ -43,8 +44,8 @@ func deafen(t testing.TB, c syscall.Conn) (heal func()) {
 // fill writes until the socket takes no more.
 func fill(t testing.TB, c *Conn) (written int) {
 	t.Helper()
-	b := pattern(1 << 20)
-	eventually(t, "the socket is full", func() bool {
+	b := streamtest.Pattern(1 << 20)
+	streamtest.Eventually(t, "the socket is full", func() bool {
 		n, err := c.Writev([][]byte{b})
 		if written += n; err != nil {
 			t.Fatal(err)
@@ -61,25 +62,25 @@ func TestUnansweredDataEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	peer, c, r := startedPeer(t, newEngine(t, Options{Silence: limit}))
-	eventually(t, "the peer's TCP has said nothing for longer than the limit", func() bool {
+	streamtest.Eventually(t, "the peer's TCP has said nothing for longer than the limit", func() bool {
 		i, ok := c.TCPInfo()
 		return ok && i.LastAckRecv > limit
 	})
-	write(t, peer, pattern(1000))
+	write(t, peer, streamtest.Pattern(1000))
 	settle(t, peer)
 	deafen(t, peer)
 	began := time.Now()
-	if n, err := c.Writev([][]byte{pattern(100)}); n != 100 || err != nil {
+	if n, err := c.Writev([][]byte{streamtest.Pattern(100)}); n != 100 || err != nil {
 		t.Fatal(n, err)
 	}
-	cause := receive(t, r.closed)
+	cause := streamtest.Receive(t, r.Ended)
 	if d := time.Since(began); d < limit {
 		t.Errorf("after %v already", d)
 	}
 	if !errors.Is(cause, errSilent) || !errors.Is(cause, syscall.ETIMEDOUT) {
 		t.Errorf("Closed(%v)", cause)
 	}
-	r.waitStream(t, pattern(1000))
+	r.WaitStream(t, streamtest.Pattern(1000))
 	if c.Acked() != 0 {
 		t.Errorf("%d bytes are acknowledged", c.Acked())
 	}
@@ -92,19 +93,19 @@ func TestPausedReaderIsNotSilent(t *testing.T) {
 	const limit = time.Second
 	peer, c, r := startedPeer(t, newEngine(t, Options{Silence: limit}))
 	fill(t, c)
-	eventually(t, "the probes are further apart than the limit", func() bool {
+	streamtest.Eventually(t, "the probes are further apart than the limit", func() bool {
 		i, ok := c.TCPInfo()
 		if !ok {
-			t.Fatal(<-r.closed)
+			t.Fatal(<-r.Ended)
 		}
 		return i.LastAckRecv > limit*5/4
 	})
-	eventually(t, "a late probe is answered", func() bool { i, ok := c.TCPInfo(); return !ok || i.LastAckRecv < limit })
+	streamtest.Eventually(t, "a late probe is answered", func() bool { i, ok := c.TCPInfo(); return !ok || i.LastAckRecv < limit })
 	if _, ok := c.TCPInfo(); !ok {
-		t.Fatal(<-r.closed)
+		t.Fatal(<-r.Ended)
 	}
 	deafen(t, peer)
-	if cause := receive(t, r.closed); !errors.Is(cause, errSilent) {
+	if cause := streamtest.Receive(t, r.Ended); !errors.Is(cause, errSilent) {
 		t.Errorf("Closed(%v)", cause)
 	}
 }
@@ -113,11 +114,11 @@ func TestPausedReaderIsNotSilent(t *testing.T) {
 func TestIdlePeerThatIsGoneIsSilent(t *testing.T) {
 	t.Parallel()
 	peer, c, r := startedPeer(t, newEngine(t, Options{Silence: time.Second, KeepAliveIdle: time.Second, KeepAliveInterval: time.Second, KeepAliveCount: 1}))
-	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv > time.Second/2 })
-	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv < time.Second/2 })
+	streamtest.Eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv > time.Second/2 })
+	streamtest.Eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv < time.Second/2 })
 	deafen(t, peer)
 	began := time.Now()
-	if cause := receive(t, r.closed); !errors.Is(cause, errSilent) {
+	if cause := streamtest.Receive(t, r.Ended); !errors.Is(cause, errSilent) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	if d := time.Since(began); d < time.Second {
@@ -131,10 +132,10 @@ func TestWhoDoesNotReadDoesNotJudge(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	peer, c := rawPeer(t, newEngine(t, Options{Silence: limit, EventLoops: 1}))
-	r := newRecorder(t)
+	r := streamtest.NewRecorder(t)
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	r.onFeed = func([]byte) error {
+	r.OnFeed = func([]byte) error {
 		once.Do(func() {
 			close(reading)
 			<-goOn
@@ -142,18 +143,18 @@ func TestWhoDoesNotReadDoesNotJudge(t *testing.T) {
 		return nil
 	}
 	start(t, c, r)
-	write(t, peer, pattern(10))
-	receive(t, reading)
-	write(t, peer, pattern(10))
+	write(t, peer, streamtest.Pattern(10))
+	streamtest.Receive(t, reading)
+	write(t, peer, streamtest.Pattern(10))
 	settle(t, peer)
 	deafen(t, peer)
-	if n, err := c.Writev([][]byte{pattern(100)}); n != 100 || err != nil {
+	if n, err := c.Writev([][]byte{streamtest.Pattern(100)}); n != 100 || err != nil {
 		t.Fatal(n, err)
 	}
-	eventually(t, "nothing has been answered for long", func() bool {
+	streamtest.Eventually(t, "nothing has been answered for long", func() bool {
 		i, ok := c.TCPInfo()
 		if !ok {
-			t.Fatal(<-r.closed)
+			t.Fatal(<-r.Ended)
 		}
 		return i.LastAckRecv > 2*limit
 	})
@@ -161,7 +162,7 @@ func TestWhoDoesNotReadDoesNotJudge(t *testing.T) {
 		t.Error("the connection has ended")
 	}
 	close(goOn)
-	if cause := receive(t, r.closed); !errors.Is(cause, errSilent) {
+	if cause := streamtest.Receive(t, r.Ended); !errors.Is(cause, errSilent) {
 		t.Errorf("Closed(%v)", cause)
 	}
 }
@@ -172,7 +173,7 @@ func TestShortOutageIsNoSilence(t *testing.T) {
 	t.Parallel()
 	peer, c, _ := startedPeer(t, newEngine(t, Options{}))
 	heal := deafen(t, peer)
-	if n, err := c.Writev([][]byte{pattern(100)}); n != 100 || err != nil {
+	if n, err := c.Writev([][]byte{streamtest.Pattern(100)}); n != 100 || err != nil {
 		t.Fatal(n, err)
 	}
 	bounded := false
@@ -181,10 +182,10 @@ func TestShortOutageIsNoSilence(t *testing.T) {
 			t.Errorf("retransmissions are at most %d ms apart", ms)
 		}
 	}
-	eventually(t, "four retransmissions", func() bool { i, _ := c.TCPInfo(); return i.Retransmits >= 4 })
+	streamtest.Eventually(t, "four retransmissions", func() bool { i, _ := c.TCPInfo(); return i.Retransmits >= 4 })
 	heal()
 	healed := time.Now()
-	eventually(t, "it goes on", func() bool { return c.Acked() == 100 })
+	streamtest.Eventually(t, "it goes on", func() bool { return c.Acked() == 100 })
 	if d := time.Since(healed); bounded && d > 2*time.Second {
 		t.Errorf("%v after the outage", d)
 	}
@@ -197,7 +198,7 @@ func TestLostSYNIsSentAfresh(t *testing.T) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // whose sockets take no filter
 	listener, err := lc.Listen(t.Context(), "tcp4", newAddr().String())
-	must(t, err)
+	streamtest.Must(t, err)
 	defer listener.Close()
 	ln := listener.(*net.TCPListener)
 	heal := deafen(t, ln)
@@ -209,11 +210,11 @@ func TestLostSYNIsSentAfresh(t *testing.T) {
 		}
 		return e.Dial(ctx, newAddr(), addrPort(ln.Addr()))
 	})
-	must(t, err)
+	streamtest.Must(t, err)
 	defer c.Close(transport.Abort)
 	for { // the first attempt's SYN may have been repeated at the same time
 		peer, err := ln.AcceptTCP()
-		must(t, err)
+		streamtest.Must(t, err)
 		defer peer.Close()
 		if addrPort(peer.RemoteAddr()) == c.LocalAddr() {
 			return

@@ -3,58 +3,20 @@
 package gnetloop
 
 import (
-	"errors"
-	"io"
-	"slices"
 	"sync/atomic"
 	"testing"
 
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
-
-// Wakes that come while one is due are that one, and a burst ends behind it.
-func TestWakesAreOneUntilServed(t *testing.T) {
-	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{EventLoops: 1}))
-	r := newRecorder(t)
-	inside, gate := make(chan struct{}), make(chan struct{})
-	r.onFeed = func([]byte) error { inside <- struct{}{}; <-gate; return nil }
-	start(t, c, r)
-	write(t, peer, []byte{1})
-	receive(t, inside)
-	for range 10 {
-		c.Wake() // the event loop is busy
-	}
-	gate <- struct{}{}
-	r.waitCall(t, "Flush", 2)
-	c.Wake()
-	r.waitCall(t, "Flush", 3)
-	if got, want := r.logged(), []string{"Feed 1", "Flush", "Wake", "Flush", "Wake", "Flush"}; !slices.Equal(got, want) {
-		t.Errorf("calls %q, expected %q", got, want)
-	}
-}
-
-// What a connection was asked for before it has an event loop is not lost.
-func TestWakeBeforeStart(t *testing.T) {
-	t.Parallel()
-	_, c := rawPeer(t, newEngine(t, Options{}))
-	c.Wake()
-	c.Wake()
-	r := newRecorder(t)
-	start(t, c, r)
-	r.waitCall(t, "Flush", 1)
-	if got, want := r.logged(), []string{"Wake", "Flush"}; !slices.Equal(got, want) {
-		t.Errorf("calls %q, expected %q", got, want)
-	}
-}
 
 // The order of Wake and the other calls is the event loop's, whoever asks,
 // from wherever; the recorder complains when two of them meet.
 func TestWakeFromEverywhere(t *testing.T) {
 	t.Parallel()
 	peer, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	r.onFeed = func([]byte) error { c.Wake(); return nil }
+	r := streamtest.NewRecorder(t)
+	r.OnFeed = func([]byte) error { c.Wake(); return nil }
 	start(t, c, r)
 	done := make(chan struct{})
 	for range 2 {
@@ -69,14 +31,14 @@ func TestWakeFromEverywhere(t *testing.T) {
 	for i := range byte(100) {
 		write(t, peer, []byte{i})
 		sent = append(sent, i)
-		r.waitStream(t, sent)
+		r.WaitStream(t, sent)
 	}
-	receive(t, done)
-	receive(t, done)
+	streamtest.Receive(t, done)
+	streamtest.Receive(t, done)
 	// The last one is served after it was asked for.
-	before := count(r.logged(), "Wake")
+	before := streamtest.Count(r.Logged(), "Wake")
 	c.Wake()
-	r.waitCall(t, "Wake", before+1)
+	r.WaitCall(t, "Wake", before+1)
 }
 
 // A connection that wakes itself again and again leaves the event loop to the
@@ -86,8 +48,8 @@ func TestWakeWithinWake(t *testing.T) {
 	e := newEngine(t, Options{EventLoops: 1})
 	_, busy := rawPeer(t, e)
 	var enough atomic.Bool
-	r := newRecorder(t)
-	r.onWake = func() error {
+	r := streamtest.NewRecorder(t)
+	r.OnWake = func() error {
 		if !enough.Load() {
 			busy.Wake()
 		}
@@ -95,13 +57,13 @@ func TestWakeWithinWake(t *testing.T) {
 	}
 	start(t, busy, r)
 	busy.Wake()
-	r.waitCall(t, "Wake", 100)
+	r.WaitCall(t, "Wake", 100)
 	peer, other := rawPeer(t, e)
-	r2 := newRecorder(t)
+	r2 := streamtest.NewRecorder(t)
 	start(t, other, r2)
 	for i := range byte(10) {
 		write(t, peer, []byte{i})
-		r2.wait(t, "a byte", func(s []byte, _ []string) bool { return len(s) == int(i)+1 })
+		r2.Wait(t, "a byte", func(s []byte, _ []string) bool { return len(s) == int(i)+1 })
 	}
 	enough.Store(true)
 }
@@ -111,7 +73,7 @@ func TestWakeOfMany(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, Options{EventLoops: 2})
 	var conns []*Conn
-	var rs []*recorder
+	var rs []*streamtest.Recorder
 	for range 10 {
 		_, c, r := startedPeer(t, e)
 		conns, rs = append(conns, c), append(rs, r)
@@ -121,29 +83,8 @@ func TestWakeOfMany(t *testing.T) {
 			c.Wake()
 		}
 		for _, r := range rs {
-			r.waitCall(t, "Wake", n+1)
+			r.WaitCall(t, "Wake", n+1)
 		}
-	}
-}
-
-// An error of Wake is like one of Feed: nothing is fed any more.
-func TestWakeErrorResets(t *testing.T) {
-	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	r.onWake = func() error { return errBad }
-	write(t, peer, []byte{1})
-	start(t, c, r)
-	r.waitCall(t, "Flush", 1)
-	c.Wake()
-	if cause := receive(t, r.closed); cause != errBad {
-		t.Errorf("Closed(%v)", cause)
-	}
-	if _, err := peer.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("the peer read %v, expected a reset", err)
-	}
-	if got, want := r.logged(), []string{"Feed 1", "Flush", "Wake", "Flush"}; !slices.Equal(got, want) {
-		t.Errorf("calls %q, expected %q", got, want)
 	}
 }
 
@@ -162,8 +103,8 @@ func TestWakeWhileEnding(t *testing.T) {
 			}
 		}()
 		c.Close(transport.Abort)
-		receive(t, r.closed)
-		receive(t, done)
+		streamtest.Receive(t, r.Ended)
+		streamtest.Receive(t, done)
 		c.Wake()
 	}
 	_, c := rawPeer(t, e)

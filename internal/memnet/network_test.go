@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/streamtest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -26,7 +27,7 @@ func TestListenAndDial(t *testing.T) {
 			t.Errorf("Listen: %v", err)
 		}
 		a, err := r.stack.Dial(t.Context(), at(other, 9), netip.AddrPortFrom(netip.AddrFrom16(host.As16()), r.addr.Port()))
-		must(t, err)
+		streamtest.Must(t, err)
 		b := <-r.accepted
 		if a.LocalAddr() != at(other, 9) || a.RemoteAddr() != r.addr || b.LocalAddr() != r.addr || b.RemoteAddr() != at(other, 9) || !a.Here() {
 			t.Errorf("%v-%v, %v-%v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())
@@ -104,12 +105,12 @@ func TestLatency(t *testing.T) {
 		if c.Acked() != 1 {
 			t.Errorf("%d acknowledged", c.Acked())
 		}
-		b := pattern(1 << 20)
+		b := streamtest.Pattern(1 << 20)
 		go func() { _, _ = p.Write(b); _ = p.Close() }()
-		if cause := <-h.closed; cause != io.EOF {
+		if cause := <-h.Ended; cause != io.EOF {
 			t.Errorf("Closed(%v)", cause)
 		}
-		h.got(b)
+		got(t, h, b)
 	})
 }
 
@@ -137,7 +138,7 @@ func TestWindow(t *testing.T) {
 	bubble(t, Options{}, gnetloop.Options{}, func(t *testing.T, r *rig) {
 		p, c, h := r.peer()
 		_ = p.SetReadBuffer(1000)
-		b := pattern(400 << 10)
+		b := streamtest.Pattern(400 << 10)
 		n, err := c.Writev([][]byte{b})
 		if err != nil || n != firstWindow+defaultSendBuffer || c.Acked() != firstWindow {
 			t.Fatalf("%d written, %v, %d acknowledged", n, err, c.Acked())
@@ -145,7 +146,7 @@ func TestWindow(t *testing.T) {
 		if _, err := io.ReadFull(p, make([]byte, n)); err != nil {
 			t.Fatal(err)
 		}
-		<-h.writable
+		<-h.Writables
 		if c.Acked() != uint64(n) {
 			t.Errorf("%d acknowledged", c.Acked())
 		}
@@ -187,7 +188,7 @@ func TestPauseAndUnlisten(t *testing.T) {
 		r.stack.Pause()
 		for range 3 {
 			p, err := r.net.Dial(netip.AddrPort{}, r.addr)
-			must(t, err)
+			streamtest.Must(t, err)
 			r.write(p, []byte{1})
 		}
 		synctest.Wait()
@@ -216,12 +217,12 @@ func TestPauseAndUnlisten(t *testing.T) {
 func TestStackClose(t *testing.T) {
 	bubble(t, Options{}, gnetloop.Options{}, func(t *testing.T, r *rig) {
 		s := r.open(gnetloop.Options{})
-		var hs []*recorder
+		var hs []*streamtest.Recorder
 		var wg sync.WaitGroup
 		for range 5 {
 			a, err := s.Dial(t.Context(), netip.AddrPort{}, r.addr)
-			must(t, err)
-			b, ha, hb := <-r.accepted, newRecorder(t), newRecorder(t)
+			streamtest.Must(t, err)
+			b, ha, hb := <-r.accepted, streamtest.NewRecorder(t), streamtest.NewRecorder(t)
 			r.start(a, ha)
 			r.start(b, hb)
 			hs = append(hs, ha)
@@ -233,9 +234,9 @@ func TestStackClose(t *testing.T) {
 					}
 					if n < 3000 {
 						select {
-						case <-ha.writable:
-						case cause := <-ha.closed:
-							ha.closed <- cause
+						case <-ha.Writables:
+						case cause := <-ha.Ended:
+							ha.Ended <- cause
 							return
 						}
 					}
@@ -247,7 +248,7 @@ func TestStackClose(t *testing.T) {
 			t.Error(err)
 		}
 		for _, h := range hs {
-			if len(h.closed) != 1 {
+			if len(h.Ended) != 1 {
 				t.Error("a handler has not heard Closed")
 			}
 		}
@@ -266,7 +267,7 @@ func TestConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(Options{})
 		ln, err := n.Listen(at(host, 0))
-		must(t, err)
+		streamtest.Must(t, err)
 		_ = ln.SetDeadline(time.Now().Add(time.Second))
 		if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("Accept: %v", err)
@@ -284,7 +285,7 @@ func TestConn(t *testing.T) {
 			}
 		}()
 		a, err := n.Dial(netip.AddrPort{}, ln.Addr().(*net.TCPAddr).AddrPort())
-		must(t, err)
+		streamtest.Must(t, err)
 		b := <-accepted
 		_ = a.SetDeadline(time.Now().Add(time.Second))
 		begin := time.Now()
@@ -295,7 +296,7 @@ func TestConn(t *testing.T) {
 			t.Errorf("Write: %v", err)
 		}
 		_ = a.SetDeadline(time.Time{})
-		want := pattern(3 << 20)
+		want := streamtest.Pattern(3 << 20)
 		go func() { _, _ = a.Write(want); _ = a.CloseWrite() }()
 		if got, err := io.ReadAll(b); err != nil || string(got) != string(want) {
 			t.Errorf("%d bytes, %v", len(got), err)

@@ -1,4 +1,4 @@
-package gnetloop
+package streamtest
 
 import (
 	"bytes"
@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// recorder is a Handler that keeps the stream, logs the calls and complains
+// Recorder is a Handler that keeps the stream, logs the calls and complains
 // about what the contract forbids. The functions, when set, decide.
-type recorder struct {
+type Recorder struct {
 	t       testing.TB
-	onFeed  func(b []byte) error
-	onSpace func() ([]byte, int)
-	onWake  func() error
+	OnFeed  func(b []byte) error
+	OnSpace func() ([]byte, int)
+	OnWake  func() error
 
 	inside  atomic.Bool   // a method of the event loop runs
 	ended   atomic.Bool   // Closed was called
 	failed  bool          // Feed or Wake returned an error: only Flush follows
 	flushed bool          // nothing has come since the last Flush
 	place   []byte        // what Space returned, until Filled
-	news    chan struct{} // something was logged; cap 1
+	news    chan struct{} // something was Logged; cap 1
 
-	writable chan struct{}
-	closed   chan error
+	Writables chan struct{}
+	Ended     chan error
 
 	mu     sync.Mutex
 	stream []byte   // guarded by mu
 	calls  []string // guarded by mu
 }
 
-func newRecorder(t testing.TB) *recorder {
-	return &recorder{
+func NewRecorder(t testing.TB) *Recorder {
+	return &Recorder{
 		t: t, flushed: true, news: make(chan struct{}, 1),
-		writable: make(chan struct{}, 1), closed: make(chan error, 1),
+		Writables: make(chan struct{}, 1), Ended: make(chan error, 1),
 	}
 }
 
 // enter opens a method of the event loop; what it returns closes it.
-func (r *recorder) enter(call string) func() {
+func (r *Recorder) enter(call string) func() {
 	if r.inside.Swap(true) {
 		r.t.Errorf("%s while the event loop is in another call", call)
 	}
@@ -57,7 +57,7 @@ func (r *recorder) enter(call string) func() {
 	return func() { r.inside.Store(false) }
 }
 
-func (r *recorder) log(b []byte, format string, args ...any) {
+func (r *Recorder) log(b []byte, format string, args ...any) {
 	r.mu.Lock()
 	r.stream = append(r.stream, b...)
 	r.calls = append(r.calls, fmt.Sprintf(format, args...))
@@ -68,30 +68,30 @@ func (r *recorder) log(b []byte, format string, args ...any) {
 	}
 }
 
-func (r *recorder) Feed(b []byte) (err error) {
+func (r *Recorder) Feed(b []byte) (err error) {
 	defer r.enter("Feed")()
 	if len(b) == 0 {
 		r.t.Error("Feed of nothing")
 	}
-	if r.onFeed != nil {
-		err = r.onFeed(b)
+	if r.OnFeed != nil {
+		err = r.OnFeed(b)
 	}
 	r.failed = err != nil
 	r.log(b, "Feed %d", len(b))
 	return err
 }
 
-func (r *recorder) Space() ([]byte, int) {
+func (r *Recorder) Space() ([]byte, int) {
 	defer r.enter("Space")()
-	if r.onSpace == nil {
+	if r.OnSpace == nil {
 		return nil, 0
 	}
-	dst, beyond := r.onSpace()
+	dst, beyond := r.OnSpace()
 	r.place = dst
 	return dst, beyond
 }
 
-func (r *recorder) Filled(n int) {
+func (r *Recorder) Filled(n int) {
 	defer r.enter("Filled")()
 	if r.place == nil || n < 0 || n > len(r.place) {
 		r.t.Errorf("Filled(%d) of %d", n, len(r.place))
@@ -101,46 +101,46 @@ func (r *recorder) Filled(n int) {
 	r.log(place[:n], "Filled %d", n)
 }
 
-func (r *recorder) Wake() (err error) {
+func (r *Recorder) Wake() (err error) {
 	defer r.enter("Wake")()
-	if r.onWake != nil {
-		err = r.onWake()
+	if r.OnWake != nil {
+		err = r.OnWake()
 	}
 	r.failed = err != nil
 	r.log(nil, "Wake")
 	return err
 }
 
-func (r *recorder) Flush() {
+func (r *Recorder) Flush() {
 	defer r.enter("Flush")()
 	r.log(nil, "Flush")
 }
 
-func (r *recorder) Writable() {
+func (r *Recorder) Writable() {
 	if r.ended.Load() {
 		r.t.Error("Writable after Closed")
 	}
 	select {
-	case r.writable <- struct{}{}:
+	case r.Writables <- struct{}{}:
 	default:
 		r.t.Error("Writable twice for one Writev")
 	}
 }
 
-func (r *recorder) Closed(cause error) {
+func (r *Recorder) Closed(cause error) {
 	if r.ended.Swap(true) {
 		r.t.Error("Closed twice")
 	}
 	if r.inside.Load() || r.place != nil || !r.flushed {
 		r.t.Error("Closed in the middle of a burst")
 	}
-	r.closed <- cause
+	r.Ended <- cause
 }
 
-// wait returns when the condition holds of the stream and the calls.
-func (r *recorder) wait(t testing.TB, what string, ok func(stream []byte, calls []string) bool) {
+// Wait returns when the condition holds of the stream and the calls.
+func (r *Recorder) Wait(t testing.TB, what string, ok func(stream []byte, calls []string) bool) {
 	t.Helper()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(Patience)
 	defer timeout.Stop()
 	for {
 		r.mu.Lock()
@@ -152,15 +152,15 @@ func (r *recorder) wait(t testing.TB, what string, ok func(stream []byte, calls 
 		select {
 		case <-r.news:
 		case <-timeout.C:
-			t.Fatalf("not in time: %s, after %q", what, r.logged())
+			t.Fatalf("not in time: %s, after %q", what, r.Logged())
 		}
 	}
 }
 
-// waitStream waits for all of want and fails on anything else.
-func (r *recorder) waitStream(t testing.TB, want []byte) {
+// WaitStream waits for all of want and fails on anything else.
+func (r *Recorder) WaitStream(t testing.TB, want []byte) {
 	t.Helper()
-	r.wait(t, "the stream", func(s []byte, _ []string) bool { return len(s) >= len(want) })
+	r.Wait(t, "the stream", func(s []byte, _ []string) bool { return len(s) >= len(want) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !bytes.Equal(r.stream, want) {
@@ -168,19 +168,19 @@ func (r *recorder) waitStream(t testing.TB, want []byte) {
 	}
 }
 
-// waitCall waits until a call was logged n times.
-func (r *recorder) waitCall(t testing.TB, call string, n int) {
+// WaitCall waits until a call was Logged n times.
+func (r *Recorder) WaitCall(t testing.TB, call string, n int) {
 	t.Helper()
-	r.wait(t, call, func(_ []byte, calls []string) bool { return count(calls, call) >= n })
+	r.Wait(t, call, func(_ []byte, calls []string) bool { return Count(calls, call) >= n })
 }
 
-func (r *recorder) logged() []string {
+func (r *Recorder) Logged() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.calls...)
 }
 
-func count(calls []string, call string) (n int) {
+func Count(calls []string, call string) (n int) {
 	for _, c := range calls {
 		if c == call {
 			n++
