@@ -226,32 +226,3 @@ func TestRefusedAfterACancel(t *testing.T) {
 		o.rest()
 	}
 }
-
-// 1,000s of messages that are refused in bursts cost no more than they are, and a peer
-// that repeats itself costs a search.
-func TestRefusedInABurst(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	const n = 5000
-	for range n {
-		o.last++
-		o.acct.Charge(0)
-		mustEnqueue(t, o.Conn, 0, &Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: o.last, Notify: true})
-	}
-	o.drain(0)
-	first := o.paths[0].q.at(o.paths[0].q.first).seq
-	for k := uint64(0); k < n; k += 100 {
-		o.RefusedBy(0, first+k, 50, Refused)
-	}
-	o.Acked(0, o.paths[0].written)
-	fates := o.TakeFates(nil)
-	if len(fates) != n {
-		t.Fatalf("%d fates", len(fates))
-	}
-	for k, f := range fates {
-		if want := k%100 < 50; (f.Status == Refused) != want || f.Token != uint64(k+1) {
-			t.Fatalf("fate %d is %v of %d", k, f.Status, f.Token)
-		}
-	}
-	o.rest()
-}

@@ -60,6 +60,18 @@ func (r *rope) await(n int64) {
 	streamtest.Eventually(r.t, "turns", func() bool { return r.turns.Load() >= n })
 }
 
+// newHomes is as many loops as peers, each of which has a loop of its own.
+func newHomes(t *testing.T, n int) (ls *Loops, peers []netip.Addr) {
+	t.Helper()
+	ls = newLoops(t, n, 0)
+	for range n {
+		a := newAddr().Addr()
+		peers = append(peers, a)
+		ls.homeOf(a)
+	}
+	return ls, peers
+}
+
 // A source has a turn when it begins, and one whenever its descriptor is readable.
 func TestSourceHasTurns(t *testing.T) {
 	t.Parallel()
@@ -81,13 +93,7 @@ func TestSourceHasTurns(t *testing.T) {
 // No pull is lost while the source moves between loops: after each there is a turn.
 func TestSourceMovesWithoutLosingWakeUps(t *testing.T) {
 	t.Parallel()
-	ls := newLoops(t, 4, 0)
-	var peers []netip.Addr
-	for range 4 {
-		a := newAddr().Addr()
-		peers = append(peers, a)
-		ls.homeOf(a)
-	}
+	ls, peers := newHomes(t, 4)
 	r := newRope(t)
 	var pulled, seen atomic.Int64
 	r.serve = func(bool) (Next, time.Duration) { seen.Store(pulled.Load()); return Rest, 0 }
@@ -121,13 +127,7 @@ func TestSourceMovesWithoutLosingWakeUps(t *testing.T) {
 // can be closed, and the next one with that number is nobody's.
 func TestStopIsFinal(t *testing.T) {
 	t.Parallel()
-	ls := newLoops(t, 3, 0)
-	var peers []netip.Addr
-	for range 3 {
-		a := newAddr().Addr()
-		peers = append(peers, a)
-		ls.homeOf(a)
-	}
+	ls, peers := newHomes(t, 3)
 	for i := range 300 {
 		r := newRope(t)
 		var over atomic.Bool

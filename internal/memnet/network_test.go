@@ -273,10 +273,10 @@ func TestConn(t *testing.T) {
 			t.Errorf("Accept: %v", err)
 		}
 		_ = ln.SetDeadline(time.Time{})
-		accepted := make(chan *Conn, 1)
+		accepted := make(chan net.Conn, 1)
 		go func() {
 			for {
-				c, err := ln.AcceptConn()
+				c, err := ln.Accept()
 				if err != nil {
 					close(accepted)
 					return

@@ -240,17 +240,8 @@ func (n *Network) Listen(local netip.AddrPort) (*Listener, error) {
 	return &Listener{l: l}, nil
 }
 
-// Accept is AcceptConn.
+// Accept waits for the next connection, a *Conn.
 func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptConn()
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// AcceptConn waits for the next connection.
-func (l *Listener) AcceptConn() (*Conn, error) {
 	l.l.n.mu.Lock()
 	defer l.l.n.mu.Unlock()
 	for {
