@@ -25,57 +25,12 @@ func (o *opBench) written(kinds string) (start uint64, ops []*Operation) {
 	return start, ops
 }
 
-// left expects that n messages are left, as all reports say.
-func (o *opBench) left(n int) {
-	o.t.Helper()
-	if got := o.acct.Messages(); got != n {
-		o.t.Errorf("%d messages in the account, not %d", got, n)
-	}
-	if got, want := o.Queued(), n*(opSize+entryOverhead); got != want {
-		o.t.Errorf("%d bytes queued, not %d", got, want)
-	}
-	if info := o.PathInfos()[0]; info.Unacked != n || len(o.Messages(true, 100)) != n {
-		o.t.Errorf("%+v, %d listed, not %d", info, len(o.Messages(true, 100)), n)
-	}
-}
-
 // tokens are the fates of messages that have ended well.
 func tokens(list ...uint64) (fates []Fate) {
 	for _, n := range list {
 		fates = append(fates, Fate{Token: n})
 	}
 	return fates
-}
-
-// Messages behind those that wait for their operation end when they are
-// acknowledged, their memory and their room free; those around them wait.
-func TestAckedAroundOperations(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	start, ops := o.written("oomoommmmm")
-	o.Acked(0, start+7*opSize-1) // not the last byte of the seventh
-	o.check()
-	o.fates(tokens(3, 6)...)
-	if got := o.paths[0].holes; got != 2 {
-		t.Errorf("%d holes, not 2", got)
-	}
-	o.left(8)
-	if got, want := o.Unacked(0), uint64(3*opSize+1); got != want {
-		t.Errorf("%d bytes unacknowledged, not %d", got, want)
-	}
-	for _, k := range []int{3, 0, 4} {
-		o.done(ops[k], Success)
-		o.fates(Fate{Token: uint64(k + 1)})
-	}
-	o.left(5)
-	o.ack()
-	o.fates(tokens(7, 8, 9, 10)...)
-	if got := o.Unacked(0); got != 0 {
-		t.Errorf("%d bytes unacknowledged where only an operation is waited for", got)
-	}
-	o.done(ops[1], Success)
-	o.fates(tokens(2)...)
-	o.rest()
 }
 
 // What cannot be is ignored, and what was acknowledged before changes nothing.

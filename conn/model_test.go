@@ -97,6 +97,16 @@ func (m *model) waiting() (out []*modelMessage) {
 	return out
 }
 
+// kept is what the link has wholly taken and what has not ended.
+func (m *model) kept() (out []*modelMessage) {
+	for _, e := range m.q {
+		if e.done() {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // stopped tells whether a port takes nothing.
 func (m *model) stopped(port uint16) bool { return m.held[port] || m.marked[port] }
 

@@ -297,6 +297,14 @@ func (r *queueRun) compare() {
 	if got, want := c.Messages(false, 1<<20), m.waiting(); !slices.EqualFunc(got, want, sameMessage) {
 		r.fail("waiting are %v, not %d messages", got, len(want))
 	}
+	kept := m.kept()
+	if got := c.PathInfos()[0].Unacked; got != len(kept) {
+		r.fail("%d messages unacknowledged, not %d", got, len(kept))
+	}
+	kept = slices.DeleteFunc(kept, func(e *modelMessage) bool { return e.canceled })
+	if got := c.Messages(true, 1<<20); !slices.EqualFunc(got, kept, sameMessage) {
+		r.fail("unacknowledged are %v, not %d messages", got, len(kept))
+	}
 	if got, want := c.Unacked(0), m.unacked(); got != want {
 		r.fail("%d bytes unacknowledged, not %d", got, want)
 	}
