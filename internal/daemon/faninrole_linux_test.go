@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -19,13 +20,26 @@ import (
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/info"
 )
 
 const (
-	fanInFull  = 4000 // the port that everybody sends to
-	fanInOther = 5000 // the port of a socket that always receives
-	fanInSize  = 8 << 10
+	fanInFull  = 4000      // the port that everybody sends to
+	fanInOther = 5000      // the port of a socket that always receives
+	fanInSize  = 8 << 10   // of a message on the average, or nearly so
+	fanInMost  = 128 << 10 // of a message at most
 )
+
+// fanInPayload is message seq of a socket: its number, and more of any length.
+func fanInPayload(seq uint64) []byte {
+	size := 9 + seq*7919%(2*fanInSize)
+	if seq%64 == 63 {
+		size = 100_000
+	}
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), seq)[:size]
+	b[size-1] = byte(seq)
+	return b
+}
 
 // fanInCount is what a process has received, in the order in which it is printed.
 type fanInCount struct {
@@ -33,9 +47,11 @@ type fanInCount struct {
 	other          int           // on the other port
 	p99, worst     time.Duration // how late messages on the other port were
 	dropped, pause uint64        // recv_drop_overrun, recv_paused
+	astray, reset  uint64        // dropped for want of a socket, conn_reset
+	queued         int           // octets that wait on the full port
 }
 
-const fanInFormat = "%d %d %d %d %d %d %d\n"
+const fanInFormat = "%d %d %d %d %d %d %d %d %d %d\n"
 
 // fanInTaker receives in a process.
 type fanInTaker struct {
@@ -62,14 +78,10 @@ func (k *fanInTaker) take(s *socket.Socket) {
 			fail(err)
 		}
 		k.mu.Lock()
-		seq := uint64(0)
-		if len(m.Data) == fanInSize {
-			seq = binary.BigEndian.Uint64(m.Data)
-		}
-		if seq != k.next[m.From] || len(m.Data) != fanInSize || m.Data[fanInSize-1] != byte(seq) {
+		if !bytes.Equal(m.Data, fanInPayload(k.next[m.From])) {
 			k.count.wrong++
 		}
-		k.next[m.From] = seq + 1
+		k.next[m.From]++
 		k.count.full++
 		k.mu.Unlock()
 		m.Release()
@@ -116,16 +128,34 @@ func (k *fanInTaker) obey() {
 					switch x.Name {
 					case "recv_drop_overrun":
 						c.dropped = x.Value
+					case "recv_drop_no_sock", "recv_drop_dead_sock":
+						c.astray += x.Value
 					case "recv_paused":
 						c.pause = x.Value
+					case "conn_reset":
+						c.reset = x.Value
 					}
 				}
+				c.queued = k.queued()
 			}
-			fmt.Printf(fanInFormat, c.full, c.wrong, c.other, c.p99, c.worst, c.dropped, c.pause)
+			fmt.Printf(fanInFormat, c.full, c.wrong, c.other, c.p99, c.worst, c.dropped, c.pause, c.astray, c.reset, c.queued)
 		}
 		k.mu.Unlock()
 	}
 	os.Exit(0)
+}
+
+// queued is what waits on the full port, as the node reports it.
+func (k *fanInTaker) queued() int {
+	report, err := k.n.Info()
+	if err != nil {
+		fail(err)
+	}
+	i := slices.IndexFunc(report.Sockets, func(s info.Socket) bool { return s.Bound.Port() == fanInFull })
+	if i < 0 {
+		return 0 // its application has not bound it yet, or has died
+	}
+	return report.Sockets[i].RecvQueued
 }
 
 func fail(err error) {
@@ -161,7 +191,7 @@ func beFanIn(role string, args []string) {
 		}
 		return n
 	}
-	n, err := node.New(config.Node{Port: uint16(number(1)), Wire: config.Wire(args[2]), ReceiveBuffer: number(3), ReceiveOverrun: number(4),
+	n, err := node.New(config.Node{Port: uint16(number(1)), Wire: config.Wire(args[2]), ReceiveBuffer: number(3), ReceiveOverrun: number(4), MaxMessage: fanInMost,
 		Linger: -1, XRC: config.XRC{Patience: rdstest.Patience}})
 	if err != nil {
 		fail(err)

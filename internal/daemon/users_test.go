@@ -3,8 +3,10 @@
 package daemon
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -29,6 +31,9 @@ func TestPeersOfAUser(t *testing.T) {
 		rdstest.MustSend(t, second, rdstest.Nowhere(), []byte("1"))
 		err := second.TrySend(rdstest.Nowhere(), []byte("beyond"))
 		rdstest.WantErr(t, "a fourth peer", err, datagram.ErrQuota, syscall.EDQUOT)
+		if want := fmt.Sprintf("3 peers are the share of user %d", os.Getuid()); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 		rdstest.MustSend(t, second, known, []byte("used by the other one"))
 		if got := rdstest.SharesOf(svc); got.Peers != 3 || got.Sessions != 2 || got.Sockets != 2 {
 			t.Errorf("%+v", got)
@@ -36,6 +41,8 @@ func TestPeersOfAUser(t *testing.T) {
 		_ = a.Close()
 		rdstest.Eventually(t, "one peer to be given back", func() bool { return rdstest.SharesOf(svc).Peers == 2 }) // known, and second's
 		rdstest.MustSend(t, second, rdstest.Nowhere(), []byte("1"))
+		rdstest.Must(t, svc.Reload(config.Service{Users: config.UserShares{Peers: 4}}))
+		rdstest.MustSend(t, second, rdstest.Nowhere(), []byte("of the larger share"))
 		_ = b.Close()
 		rdstest.Eventually(t, "everything to be given back", func() bool { return len(svc.Users()) == 0 })
 	})
@@ -56,6 +63,9 @@ func TestSocketsOfAUser(t *testing.T) {
 		bound(t, c, rdstest.AddrOf(here, 6))
 		_, err = c.Bind(rdstest.AddrOf(here, 7))
 		rdstest.WantErr(t, "a fourth socket", err, datagram.ErrQuota)
+		if want := fmt.Sprintf("3 sockets are the share of user %d", os.Getuid()); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 		_ = s.Close()
 		_ = other.Close()
 		rdstest.Eventually(t, "shares to be given back", func() bool { u := rdstest.SharesOf(svc); return u.Sockets == 1 && u.Addresses == 1 })
