@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/rds-go/rds/internal/keyguess"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -80,12 +83,13 @@ func guesses(known datagram.Cookie) map[string]func() keyguess.Guess {
 
 // A stranger tries keys of a host with 1,000 regions at full speed: it is answered at full
 // speed, in order, 64 guesses a second are looked up, none hits, and traffic with keys that were
-// given goes on.
+// given goes on. The log and the counters say in sum what was tried.
 func TestGuessesOverTheWire(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	strangers := []netip.Addr{rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()} // below the host's address, as that of who makes links
-	n := l.node(config.Node{Wire: config.WireXRC})
+	core, logs := observer.New(zap.WarnLevel)
+	n := l.node(config.Node{Wire: config.WireXRC, Logger: zap.New(core)})
 	b := l.bind(n)
 	a := l.bind(l.node(config.Node{Wire: config.WireXRC}))
 	cookies := make([]datagram.Cookie, 1000)
@@ -109,6 +113,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 		})
 	})
 	to, port := b.LocalAddrPort(), n.Config.XrcPort()
+	guessers, tried := len(strangers), uint64(0)
 	for name, next := range guesses(cookies[0]) {
 		before := memoryCounts(n)
 		good := honest.Load()
@@ -116,6 +121,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 		r, err := keyguess.Run(ctx, port, strangers[0], to, next)
 		cancel()
 		strangers = strangers[1:]
+		tried += r.Tried
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -137,8 +143,17 @@ func TestGuessesOverTheWire(t *testing.T) {
 	if honest.Load() == 0 {
 		t.Error("no honest operation beside the guesses")
 	}
-	if got := rdstest.Counter(t, n, "xrc_keys_unseen"); got == 0 {
-		t.Error("look-ups refused unseen are not counted")
+	denied, unseen := rdstest.Counter(t, n, "xrc_keys_denied"), rdstest.Counter(t, n, "xrc_keys_unseen")
+	if denied == 0 || unseen == 0 || denied+unseen < tried {
+		t.Errorf("%d look-ups denied and %d refused unseen are counted of %d guesses", denied, unseen, tried)
+	}
+	rdstest.Must(t, n.Close())
+	told, lines := uint64(0), logs.FilterMessage("bad keys").All()
+	for _, line := range lines {
+		told += line.ContextMap()["refused"].(uint64)
+	}
+	if len(lines) == 0 || len(lines) > 2*guessers || told < tried {
+		t.Errorf("%d lines of the log sum up %d of %d guesses", len(lines), told, tried)
 	}
 }
 
