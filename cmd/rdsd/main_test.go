@@ -13,14 +13,8 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(successorEnv); what != "" {
 		failAsSuccessor(what)
 	}
-	if where := os.Getenv(greedyEnv); where != "" {
-		greedy(where)
-	}
 	if what := os.Getenv(fatesEnv); what != "" {
 		sendForFates(what)
-	}
-	if path := os.Getenv(halfEnv); path != "" {
-		halfAttach(path)
 	}
 	if where := os.Getenv(takeEnv); where != "" {
 		take(where)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 )
 
@@ -23,9 +24,11 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 				up := l.bindOne(config.Node{})
 				dead := rdstest.Nowhere()
 				host, total := rdstest.NewAddr(), 0
+				var full []*socket.Socket
 				for i := range 8 {
 					s := bound(t, c, rdstest.AddrOf(host, 100+uint16(i)))
 					s.SetLinger(0)
+					full = append(full, s)
 					n := stuffed(t, s, dead, size)
 					if n > 4<<20+size {
 						t.Errorf("%d bytes of socket %d for a dead host", n, i)
@@ -37,7 +40,9 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 				}
 				live := bound(t, c, rdstest.AddrOf(host, 200))
 				for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
-					rdstest.Promptly(t, live, up, make([]byte, n))
+					for _, s := range append(full, live) { // a full socket is full for the dead host alone
+						rdstest.Promptly(t, s, up, make([]byte, n))
+					}
 				}
 				for i := range 8 { // sockets of the same program fill up towards other dead hosts, too
 					s := bound(t, c, rdstest.AddrOf(host, 300+uint16(i)))
