@@ -89,6 +89,8 @@ func (j job) own() {
 		expect("move the directory of links", os.Rename(filepath.Join(dir, linksDir), filepath.Join(dir, "x")), os.ErrPermission, unix.EROFS)
 		expect("unlink the list", os.Remove(filepath.Join(dir, mapList)), os.ErrPermission, unix.EROFS)
 	}
+	expect("remove the mount", unix.Unmount(filepath.Dir(dir), 0), os.ErrPermission)
+	expect("mount again", unix.Mount("", filepath.Dir(dir), "", unix.MS_REMOUNT|unix.MS_BIND, ""), os.ErrPermission)
 	_, err = link.NewFromID(1)
 	expect("a link by its number", err, os.ErrPermission)
 	expect("unload", UnloadAdmission(dir), ErrPermission, unix.EROFS)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -270,58 +272,21 @@ func TestKernelFilterThatIsMissing(t *testing.T) {
 	}
 }
 
-// A daemon that may do what the service unit says changes the list, and cannot remove the
-// filter: nor can anything else with those limits.
-func TestDaemonOfTheUnitCannotRemoveTheKernelFilter(t *testing.T) {
-	t.Parallel()
-	for _, program := range []string{"setpriv", "unshare"} {
-		if _, err := os.Stat("/usr/bin/" + program); err != nil {
-			t.Skipf("needs the program %s (util-linux), to limit a process as systemd does", program)
+// knock begins to connect to both ports, a number of times, and waits for no answer.
+func knock(t *testing.T, count int, from, to netip.Addr) {
+	for i := range count {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+			return
 		}
-	}
-	f := newFiltered(t)
-	limited := func(args ...string) []string {
-		// CapabilityBoundingSet=CAP_CHOWN, NoNewPrivileges=yes, ProtectKernelTunables=yes
-		limits := `mount -o remount,bind,ro "$0" && exec setpriv --bounding-set=-all,+chown --inh-caps=-all --no-new-privs "$@"`
-		return f.host.Args(append([]string{"unshare", "--mount", "sh", "-c", limits, filepath.Dir(f.pins)}, args...)...)
-	}
-	f.configure("refuse", "require", f.friend.IP4)
-	f.rdsbpf("load", "--config", f.file)
-	args := limited(bin.Path("rdsd"), "--config", f.file)
-	d := clitest.Start(t, args[0], args[1:]...)
-	d.Line(d.Stderr, "ready")
-	f.configure("refuse", "require", f.friend.IP4, f.stranger.IP4)
-	d.Signal(syscall.SIGHUP)
-	d.Line(d.Stderr, "reloaded")
-	if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 2 {
-		t.Errorf("%+v", a.Kernel)
-	}
-	entries, err := os.ReadDir(filepath.Join(f.pins, "links"))
-	if err != nil || len(entries) != 1 {
-		t.Fatalf("links %v, %v", entries, err)
-	}
-	link := filepath.Join(f.pins, "links", entries[0].Name())
-	for _, attempt := range [][]string{
-		{"rm", "-f", filepath.Join(f.pins, "rds_config")},
-		{"rm", "-f", link},
-		{"cat", link},
-		{"chown", "0", filepath.Dir(link)},
-		{"chmod", "0700", filepath.Dir(link)},
-		{"mv", filepath.Dir(link), f.pins + "/other"},
-		{"umount", filepath.Dir(f.pins)},
-		{"mount", "-o", "remount,bind,rw", filepath.Dir(f.pins)},
-		{bin.Path("rdsbpf"), "unload", "--dir", f.pins},
-		{bin.Path("rdsbpf"), "load", "admission", "--deny", "silent", "--dir", f.pins},
-		{bin.Path("rdsbpf"), "load", "admission", "--dir", f.pins + "2"},
-	} {
-		args := limited(attempt...)
-		if status, stdout, stderr := clitest.Run(t, args[0], args[1:]...); status == 0 {
-			t.Errorf("%q works: %s%s", attempt, stdout, stderr)
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: from.As4()})
+		if err == nil {
+			err = unix.Connect(fd, &unix.SockaddrInet4{Addr: to.As4(), Port: []int{16385, 18634}[i%2]})
 		}
+		if err != nil && !errors.Is(err, unix.EINPROGRESS) && !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("connect %d: %v", i, err)
+		}
+		unix.Close(fd)
 	}
-	f.configure("refuse", "require", f.friend.IP4)
-	d.Signal(syscall.SIGHUP)
-	d.Line(d.Stderr, "reloaded")
-	f.denied("the stranger after all that", "refuse", f.stranger, rds.DefaultPort)
-	terminate(t, d)
 }
