@@ -305,45 +305,36 @@ func (r *restarts) judge(t *tally, total uint64) {
 }
 
 // A planned restart of either side's daemon loses and doubles nothing, on either wire.
+// RDS_LONG=1 has 20 of each, with the daemon down for 1.5 s, also at 50,000 messages a
+// second. It takes 8 minutes.
 func TestPlannedRestart(t *testing.T) {
-	t.Parallel()
-	clitest.NeedLoopback(t)
-	r := restarts{times: 2, down: 200 * time.Millisecond, hold: 300 * time.Millisecond}
-	r.matrix(t, []int{1000})
-}
-
-// The same, 20 times each, with the daemon down for 1.5 s, also at 50,000 messages a second.
-// It takes 8 minutes.
-func TestPlannedRestartsLong(t *testing.T) {
 	if os.Getenv("RDS_LONG") == "" {
-		t.Skip("takes minutes: RDS_LONG=1 runs it")
+		t.Parallel()
 	}
 	clitest.NeedLoopback(t)
-	r := restarts{times: 20, down: 1500 * time.Millisecond, hold: 500 * time.Millisecond}
-	r.matrix(t, []int{1000, 50_000})
+	r, rates := restarts{times: 2, down: 200 * time.Millisecond, hold: 300 * time.Millisecond}, []int{1000}
+	if os.Getenv("RDS_LONG") != "" {
+		r, rates = restarts{times: 20, down: 1500 * time.Millisecond, hold: 500 * time.Millisecond}, []int{1000, 50_000}
+	}
+	r.each(t, []string{"xrc", "tcp"}, rates)
 }
 
 // A daemon that is killed, the receiver's or the sender's, costs no message on XRC that its
 // sender believes delivered, and over TCP what was in a receive buffer at most. None is
-// doubled, and each has one fate.
+// doubled, and each has one fate. RDS_LONG=1 has 20 of each on XRC, also at 50,000 messages a
+// second.
 func TestKilledDaemon(t *testing.T) {
-	t.Parallel()
+	if os.Getenv("RDS_LONG") == "" {
+		t.Parallel()
+	}
 	clitest.NeedLoopback(t)
 	r := restarts{times: 2, down: 200 * time.Millisecond, hold: 300 * time.Millisecond, kill: true}
 	r.each(t, []string{"xrc", "tcp"}, []int{1000, 20_000})
-}
-
-// The same, 20 times each.
-func TestKilledDaemonLong(t *testing.T) {
-	if os.Getenv("RDS_LONG") == "" {
-		t.Skip("takes minutes: RDS_LONG=1 runs it")
+	if os.Getenv("RDS_LONG") != "" {
+		r.times, r.down, r.hold = 20, 500*time.Millisecond, 500*time.Millisecond
+		r.each(t, []string{"xrc"}, []int{1000, 50_000})
 	}
-	clitest.NeedLoopback(t)
-	r := restarts{times: 20, down: 500 * time.Millisecond, hold: 500 * time.Millisecond, kill: true, wire: "xrc"}
-	r.each(t, []string{"xrc"}, []int{1000, 50_000})
 }
-
-func (r restarts) matrix(t *testing.T, rates []int) { r.each(t, []string{"xrc", "tcp"}, rates) }
 
 func (r restarts) each(t *testing.T, wires []string, rates []int) {
 	for _, wire := range wires {
