@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -228,45 +227,6 @@ func accepted(ln *net.TCPListener) (netip.Addr, error) {
 	}
 	defer c.Close()
 	return c.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), nil
-}
-
-func TestHandoverOneListenerFor4096Addresses(t *testing.T) {
-	t.Parallel()
-	a, b := netlab.Pair(t)
-	b.Run("ip", "route", "add", "local", "10.1.0.0/20", "dev", "lo")
-	a.Run("ip", "route", "add", "10.1.0.0/20", "via", b.IP4.String())
-	h := loadHandover(t, HandoverOptions{Netns: b.Netns()})
-	ln := listenPlain(t, b, "tcp4", "10.1.0.0:16385")
-	must(t, h.Register(prefixes("10.1.0.0/20"), 16385, ln))
-	_ = ln.SetDeadline(time.Now().Add(time.Minute))
-	var failed error
-	a.Do(func() {
-		for i := range 4096 {
-			to := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
-			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			if err == nil {
-				err = unix.Connect(fd, &unix.SockaddrInet4{Port: 16385, Addr: to.As4()})
-				unix.Close(fd)
-			}
-			var at netip.Addr
-			if err == nil {
-				at, err = accepted(ln)
-			}
-			if err == nil && at != to {
-				err = fmt.Errorf("accepted at %v", at)
-			}
-			if err != nil {
-				failed = fmt.Errorf("connect to %v: %w", to, err)
-				return
-			}
-		}
-	})
-	if failed != nil {
-		t.Fatal(failed)
-	}
-	if s, err := h.Status(); err != nil || s.Handed < 4096 || s.Listeners != 1 || s.Prefixes != 1 {
-		t.Errorf("%+v, %v", s, err)
-	}
 }
 
 // connect connects from a host and tells how that went.
