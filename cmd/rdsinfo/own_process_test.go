@@ -4,8 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -86,26 +84,5 @@ func TestReportsOfTheirOwn(t *testing.T) {
 	p := clitest.StartAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12001, Gid: 12001}}, env, bin.Path("rdsinfo"), "--control", ctl)
 	if status := p.Wait(); status != 1 || !strings.Contains(p.Stderr.String(), "no permission for "+ctl) {
 		t.Errorf("the control socket that was chosen: status %d, %s", status, p.Stderr)
-	}
-}
-
-// Forty half requests on the control socket do not hold up rdsinfo, which waits for less
-// time than each of them may take.
-func TestHalfRequestsBesideRdsinfo(t *testing.T) {
-	t.Parallel()
-	clitest.NeedLoopback(t)
-	_, ctl := node(t, "127.21.32.5", 17432)
-	for range 40 {
-		c, err := net.Dial("unix", ctl)
-		rdstest.Must(t, err)
-		defer c.Close()
-		if _, err := io.WriteString(c, "GET /v1/info HTTP/1.1\r\n"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 3 {
-		if status, stdout, stderr := info(t, "-k", "--control", ctl); status != 0 || !strings.Contains(stdout, "127.21.32.5") {
-			t.Fatalf("status %d, %s%s", status, stdout, stderr)
-		}
 	}
 }
