@@ -116,29 +116,3 @@ func (m *mortal) die() {
 	<-m.done
 	<-m.done
 }
-
-// A node that goes in peace, lingering, loses nothing, and one that comes back
-// gets what was sent while it was away.
-func TestPeacefulRestartLosesNothing(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
-		at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
-		b := l.bindOne(Config{ReconnectMax: 20 * time.Millisecond})
-		total := uint64(0)
-		for range 4 {
-			n := l.node(Config{Linger: rdstest.Patience, ReconnectMax: 20 * time.Millisecond})
-			a := l.bind(n, at)
-			for range 50 {
-				rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
-				total++
-			}
-			rdstest.Must(t, n.Close())
-			rdstest.MustSend(t, b, at, []byte("while you were out"))
-			n = l.node(Config{ReconnectMax: 20 * time.Millisecond})
-			a = l.bind(n, at)
-			rdstest.Expect(t, a, "while you were out")
-			rdstest.Must(t, n.Close())
-		}
-		rdstest.ExpectNumbers(t, b, int(total))
-	})
-}
