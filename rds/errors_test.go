@@ -49,25 +49,6 @@ func TestCallsAfterClose(t *testing.T) {
 	})
 }
 
-func TestCallsAfterNodeClose(t *testing.T) {
-	rdstest.Bubble(t, func(t *testing.T) {
-		l := newLoopLab(t)
-		n := l.node(Config{})
-		s := l.bind(n)
-		rdstest.Must(t, n.Close())
-		_, err := s.Recv(rdstest.Background(t))
-		rdstest.WantErr(t, "Recv", err, net.ErrClosed)
-		rdstest.WantErr(t, "second Close", n.Close(), net.ErrClosed)
-		_, err = n.Bind(s.LocalAddrPort())
-		rdstest.WantErr(t, "Bind", err, net.ErrClosed)
-		_, err = n.Bind(netip.AddrPortFrom(rdstest.NewAddr(), 0))
-		rdstest.WantErr(t, "Bind elsewhere", err, net.ErrClosed)
-		if _, err := n.Info(); err != nil {
-			t.Errorf("Info: %v", err)
-		}
-	})
-}
-
 func TestSocketOptionRefusals(t *testing.T) {
 	rdstest.Bubble(t, func(t *testing.T) {
 		l := newLoopLab(t)

@@ -165,6 +165,10 @@ func TestNodeCloseReportsAndJoins(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("lingered %v", took)
 		}
+		rdstest.WantErr(t, "second Close", n.Close(), net.ErrClosed)
+		if _, err := n.Info(); err != nil {
+			t.Errorf("Info: %v", err)
+		}
 		// The bubble ends only when every goroutine of the node has.
 	})
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"syscall"
@@ -69,11 +70,17 @@ var bindCases = []test{
 	}},
 	{"bind/after the provider's close", func(l *lab) {
 		s := l.near()
+		blocked := start(func() error { _, err := s.Recv(context.Background()); return err })
 		l.must(l.Near.Close())
+		l.fails("a blocked Recv", l.end("Recv", blocked), net.ErrClosed)
 		_, err := l.Near.Bind(netip.AddrPortFrom(l.NearAddr, 0))
 		l.fails("bind", err, net.ErrClosed)
+		_, err = l.Near.Bind(netip.AddrPortFrom(l.Other, 0))
+		l.fails("bind elsewhere", err, net.ErrClosed)
 		_, err = s.Recv(l.patient())
 		l.fails("Recv", err, net.ErrClosed)
+		l.fails("Send", s.Send(l.patient(), s.LocalAddrPort(), nil), net.ErrClosed)
+		l.fails("Close", s.Close(), net.ErrClosed)
 		l.fails("second Close", l.Near.Close(), net.ErrClosed)
 	}},
 	{"connect/refusals", func(l *lab) {

@@ -137,14 +137,6 @@ var closeCases = []test{
 		l.must(l.Near.Close())
 		_ = l.end("Close", done)
 	}},
-	{"close/by the provider", func(l *lab) {
-		s := l.near()
-		blocked := start(func() error { _, err := s.Recv(context.Background()); return err })
-		l.must(l.Near.Close())
-		l.fails("Recv", l.end("Recv", blocked), net.ErrClosed)
-		l.fails("Send", s.Send(l.patient(), s.LocalAddrPort(), nil), net.ErrClosed)
-		l.fails("Close", s.Close(), net.ErrClosed)
-	}},
 	{"close/while it is used", func(l *lab) {
 		for range 20 {
 			a, b := l.pair()

@@ -38,7 +38,6 @@ var differences = []Difference{
 	{"transport/of hosts that are known", rds.ProviderKernel, "all are served by TCP", false},
 	{"close/reports what it dropped", rds.ProviderKernel, "without linger nothing is reported", false},
 	{"close/frees the port while it lingers", rds.ProviderKernel, "the port is taken until the linger ends", true},
-	{"close/by the provider", rds.ProviderKernel, "Close of the provider does nothing", true},
 }
 
 func difference(name, provider string) *Difference {
