@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -48,21 +47,6 @@ func TestProcessPrintsWhatRpingPrints(t *testing.T) {
 	}
 	if status := server.Wait(); status != 0 || !strings.Contains(server.Stdout.String(), "\nserver "+ping) {
 		t.Errorf("server: status %d\n%s", status, server.Stdout)
-	}
-}
-
-func TestPersistentServerEndsBySignal(t *testing.T) {
-	t.Parallel()
-	server, at := start(t, "rping", "server", "-P", "--json")
-	for range 2 {
-		if status, stdout, stderr := verbs(t, at, "rping", "client", "-C", "5", "-V"); status != 0 {
-			t.Errorf("client: status %d\n%s%s", status, stdout, stderr)
-		}
-	}
-	server.Line(server.Stdout, `"connection":2,"role":"server"`)
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 || server.Stderr.String() != "" {
-		t.Errorf("status %d: %s", status, server.Stderr)
 	}
 }
 
