@@ -22,7 +22,7 @@ func TestQueueMatchesModel(t *testing.T) {
 	t.Parallel()
 	n := uint64(400)
 	if invariants.Enabled {
-		n = 20 // one goroutine, which is nothing for the race detector; each error of invariants shows in few seeds
+		n = 100 // one goroutine, which is nothing for the race detector; each error of invariants shows in few seeds
 	}
 	if *seedFlag != 0 {
 		newQueueRun(t, *seedFlag).run()

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(fatesEnv); what != "" {
 		sendForFates(what)
 	}
+	if where := os.Getenv(takeEnv); where != "" {
+		take(where)
+	}
 	switch address := os.Getenv(listenEnv); {
 	case address == "":
 		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping", "./cmd/rdsinfo", "./cmd/rdsbpf"))

@@ -226,6 +226,37 @@ func TestQueuesComeAndGo(t *testing.T) {
 	})
 }
 
+// As many queues as are agreed on, all in use.
+func TestFourThousandQueues(t *testing.T) {
+	memnet.Bubble(t, memnet.Options{}, func(t *testing.T) {
+		client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
+		client.qp.cfg.SignalAll = true
+		mem := server.reg(64, mr.LocalWrite)
+		const all = xctl.DefaultMaxSRQ
+		for n := uint32(1); n <= all; n++ {
+			queues.srq(server, n, SRQConfig{MaxReceive: 2})
+		}
+		for range 2 {
+			for n := uint32(1); n <= all; n += 64 {
+				for i := n; i < n+64; i++ {
+					client.send(WorkRequest{ID: uint64(i), Queue: i, Inline: []byte("x")})
+				}
+				for i := n; i < n+64; i++ { // they are dry until now
+					server.give(queues.Find(i), uint64(i), mem.SGE(0, 8))
+				}
+				for range 64 {
+					if c := server.next(); c.Status != Success || uint64(c.Queue) != c.ID {
+						t.Fatalf("%+v", c)
+					}
+					if c := client.next(); c.Status != Success {
+						t.Fatalf("%+v", c)
+					}
+				}
+			}
+		}
+	})
+}
+
 // A kick would be a Write that the peer counts and we do not, and so would be the
 // first Write of a peer-to-peer connection.
 func TestWritesOfTheSetUpAreCounted(t *testing.T) {
