@@ -202,8 +202,9 @@ func sendForFates(what string) {
 	fmt.Println("sent")
 	for {
 		m, err := s.Recv(ctx)
-		if err != nil {
-			panic(err)
+		if err != nil { // when the test has ended its daemon is ended first
+			fmt.Println("ended", err)
+			os.Exit(1)
 		}
 		fmt.Println("fate", m.Token, m.Status)
 	}
