@@ -136,6 +136,7 @@ var systemPackages = []string{
 	"ebpf",
 	"mr",             // atomic operations on words of the caller's memory
 	"internal/bench", // TCP_INFO of connections that may be cut
+	"xrc/objects",    // how a descriptor is open, which package syscall has no call for
 	"cmd",
 	"test", // interop harness
 }

@@ -24,6 +24,7 @@ type xrcd struct {
 type Domain struct {
 	session *Session
 	xrcd    *xrcd
+	writes  bool // targets may be modified through the handle
 
 	// Under Device.mu.
 	refs   int // queues, registrations and services made through the handle
@@ -43,7 +44,9 @@ type Domain struct {
 //	a file   O_EXCL, with or    ErrExists          made with O_CREATE,
 //	         without O_CREATE                      else ErrNoDomain
 //
-// Whoever has the file open has access; the mode it is open in does not matter.
+// Whoever can read the file has access, by a descriptor that is open for reading. Targets of the domain
+// are modified through a handle of a descriptor that is open for reading and writing; so they are in a
+// private domain. ErrAccess where the descriptor is open for less: one of O_PATH is good for nothing.
 // The domain keeps the file's inode, so the file may be closed and removed.
 func (s *Session) OpenDomain(fd, flags int) (*Domain, error) {
 	if fd == -1 && flags&os.O_CREATE == 0 {
@@ -51,23 +54,24 @@ func (s *Session) OpenDomain(fd, flags int) (*Domain, error) {
 	}
 	var file *os.File
 	var key inode
+	writes := true
 	if fd != -1 {
 		var err error
-		if file, key, err = pin(fd); err != nil {
+		if file, key, writes, err = pin(fd); err != nil {
 			return nil, err
 		}
 	}
 	d := s.dev
 	d.mu.Lock()
 	defer d.unlock()
-	h, err := s.openLocked(file, key, flags)
+	h, err := s.openLocked(file, key, flags, writes)
 	if file != nil && (err != nil || h.xrcd.file != file) {
 		d.later(func() { _ = file.Close() })
 	}
 	return h, err
 }
 
-func (s *Session) openLocked(file *os.File, key inode, flags int) (*Domain, error) {
+func (s *Session) openLocked(file *os.File, key inode, flags int, writes bool) (*Domain, error) {
 	d := s.dev
 	if err := s.liveLocked(); err != nil {
 		return nil, err
@@ -91,12 +95,12 @@ func (s *Session) openLocked(file *os.File, key inode, flags int) (*Domain, erro
 			d.domains[key] = x
 		}
 	}
-	return s.handleLocked(x), nil
+	return s.handleLocked(x, writes), nil
 }
 
-func (s *Session) handleLocked(x *xrcd) *Domain {
+func (s *Session) handleLocked(x *xrcd, writes bool) *Domain {
 	x.refs++
-	h := &Domain{session: s, xrcd: x}
+	h := &Domain{session: s, xrcd: x, writes: writes}
 	s.used.Domains++
 	s.addLocked(h)
 	return h
@@ -115,7 +119,7 @@ func (s *Session) ShareDomain(of *Domain) (*Domain, error) {
 	case s.used.Domains >= s.limits.Domains:
 		return nil, ErrLimit
 	}
-	return s.handleLocked(of.xrcd), nil
+	return s.handleLocked(of.xrcd, of.writes), nil
 }
 
 // dropLocked takes one reference away; with the last the domain is gone, and a

@@ -9,25 +9,26 @@ import (
 // Errors of the calls. errors.Is finds each of them and the errno that the
 // comment names.
 var (
-	ErrAttribute     error = &sentinel{"xrc: attribute missing, surplus or out of bounds", syscall.EINVAL}       // EINVAL
-	ErrState         error = &sentinel{"xrc: the state does not allow it", syscall.EINVAL}                       // EINVAL
-	ErrNumber        error = &sentinel{"xrc: number of no live object of this domain", syscall.EINVAL}           // EINVAL
-	ErrNotRegistered error = &sentinel{"xrc: the session is not registered with the target", syscall.EINVAL}     // EINVAL
-	ErrForeign       error = &sentinel{"xrc: object of another session or device, or destroyed", syscall.EINVAL} // EINVAL
-	ErrExists        error = &sentinel{"xrc: the file has a domain already", syscall.EINVAL}                     // EINVAL, as Linux has it
-	ErrNoDomain      error = &sentinel{"xrc: the file has no domain", syscall.EAGAIN}                            // EAGAIN
-	ErrFile          error = &sentinel{"xrc: not an open file", syscall.EBADF}                                   // EBADF
-	ErrMask          error = &sentinel{"xrc: unknown mask bit", syscall.EOPNOTSUPP}                              // EOPNOTSUPP
-	ErrUnsupported   error = &sentinel{"xrc: not supported on this system", syscall.EOPNOTSUPP}                  // EOPNOTSUPP
-	ErrBusy          error = &sentinel{"xrc: object in use", syscall.EBUSY}                                      // EBUSY
-	ErrLimit         error = &sentinel{"xrc: limit of the session, or numbers used up", syscall.ENOMEM}          // ENOMEM
-	ErrSessions      error = &sentinel{"xrc: too many sessions", syscall.EMFILE}                                 // EMFILE
-	ErrServiceInUse  error = &sentinel{"xrc: service id in use", syscall.EADDRINUSE}                             // EADDRINUSE
-	ErrStale         error = &sentinel{"xrc: generation of an object that is gone", syscall.ESTALE}              // ESTALE
-	ErrUnacked       error = &sentinel{"xrc: an event of the object is not acknowledged", syscall.EBUSY}         // EBUSY
-	ErrRestarts      error = &sentinel{"xrc: set-up was begun anew too often", syscall.ECONNREFUSED}             // ECONNREFUSED
-	ErrAcked         error = &sentinel{"xrc: no such event is waiting to be acknowledged", syscall.EINVAL}       // EINVAL
-	ErrClosed        error = &sentinel{"xrc: closed", net.ErrClosed}                                             // net.ErrClosed
+	ErrAttribute     error = &sentinel{"xrc: attribute missing, surplus or out of bounds", syscall.EINVAL}                // EINVAL
+	ErrState         error = &sentinel{"xrc: the state does not allow it", syscall.EINVAL}                                // EINVAL
+	ErrNumber        error = &sentinel{"xrc: number of no live object of this domain", syscall.EINVAL}                    // EINVAL
+	ErrNotRegistered error = &sentinel{"xrc: the session is not registered with the target", syscall.EINVAL}              // EINVAL
+	ErrForeign       error = &sentinel{"xrc: object of another session or device, or destroyed", syscall.EINVAL}          // EINVAL
+	ErrExists        error = &sentinel{"xrc: the file has a domain already", syscall.EINVAL}                              // EINVAL, as Linux has it
+	ErrNoDomain      error = &sentinel{"xrc: the file has no domain", syscall.EAGAIN}                                     // EAGAIN
+	ErrFile          error = &sentinel{"xrc: not an open file", syscall.EBADF}                                            // EBADF
+	ErrAccess        error = &sentinel{"xrc: the descriptor of the domain, or the user, may not do that", syscall.EACCES} // EACCES
+	ErrMask          error = &sentinel{"xrc: unknown mask bit", syscall.EOPNOTSUPP}                                       // EOPNOTSUPP
+	ErrUnsupported   error = &sentinel{"xrc: not supported on this system", syscall.EOPNOTSUPP}                           // EOPNOTSUPP
+	ErrBusy          error = &sentinel{"xrc: object in use", syscall.EBUSY}                                               // EBUSY
+	ErrLimit         error = &sentinel{"xrc: limit of the session, or numbers used up", syscall.ENOMEM}                   // ENOMEM
+	ErrSessions      error = &sentinel{"xrc: too many sessions", syscall.EMFILE}                                          // EMFILE
+	ErrServiceInUse  error = &sentinel{"xrc: service id in use", syscall.EADDRINUSE}                                      // EADDRINUSE
+	ErrStale         error = &sentinel{"xrc: generation of an object that is gone", syscall.ESTALE}                       // ESTALE
+	ErrUnacked       error = &sentinel{"xrc: an event of the object is not acknowledged", syscall.EBUSY}                  // EBUSY
+	ErrRestarts      error = &sentinel{"xrc: set-up was begun anew too often", syscall.ECONNREFUSED}                      // ECONNREFUSED
+	ErrAcked         error = &sentinel{"xrc: no such event is waiting to be acknowledged", syscall.EINVAL}                // EINVAL
+	ErrClosed        error = &sentinel{"xrc: closed", net.ErrClosed}                                                      // net.ErrClosed
 )
 
 // Outcomes of the data path's questions. They are no errno of a call: the

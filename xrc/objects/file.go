@@ -8,8 +8,12 @@ import (
 )
 
 // pin duplicates a descriptor, which the caller keeps, and says which inode it
-// is open on.
-func pin(fd int) (*os.File, inode, error) {
+// is open on, and whether it is open for writing, too. ErrAccess if it is not for reading.
+func pin(fd int) (_ *os.File, key inode, writes bool, err error) {
+	mode, err := accessOf(fd)
+	if err != nil {
+		return nil, inode{}, false, err
+	}
 	syscall.ForkLock.RLock()
 	dup, err := syscall.Dup(fd)
 	if err == nil {
@@ -18,14 +22,14 @@ func pin(fd int) (*os.File, inode, error) {
 	syscall.ForkLock.RUnlock()
 	switch {
 	case err == syscall.EBADF:
-		return nil, inode{}, ErrFile
+		return nil, inode{}, false, ErrFile
 	case err != nil:
-		return nil, inode{}, os.NewSyscallError("dup", err)
+		return nil, inode{}, false, os.NewSyscallError("dup", err)
 	}
 	var st syscall.Stat_t
 	if err := syscall.Fstat(dup, &st); err != nil {
 		_ = syscall.Close(dup)
-		return nil, inode{}, os.NewSyscallError("fstat", err)
+		return nil, inode{}, false, os.NewSyscallError("fstat", err)
 	}
-	return os.NewFile(uintptr(dup), "xrcd"), inode{uint64(st.Dev), st.Ino}, nil
+	return os.NewFile(uintptr(dup), "xrcd"), inode{uint64(st.Dev), st.Ino}, mode == syscall.O_RDWR, nil
 }

@@ -5,4 +5,4 @@ package objects
 import "os"
 
 // pin needs inodes.
-func pin(int) (*os.File, inode, error) { return nil, inode{}, ErrUnsupported }
+func pin(int) (*os.File, inode, bool, error) { return nil, inode{}, false, ErrUnsupported }

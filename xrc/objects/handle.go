@@ -55,7 +55,7 @@ func (h *Handle) Modify(a Attr, m Mask) error {
 	if h.closed {
 		return ErrForeign
 	}
-	return h.target.modifyByLocked(h.session, &a, m)
+	return h.target.modifyThroughLocked(h.domain, &a, m)
 }
 
 // Destroy gives the handle up; the target goes with the last one of all, be it

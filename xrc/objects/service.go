@@ -39,6 +39,7 @@ type ServiceAttr struct {
 	SRQ    *SRQ           // a queue of the session, in the domain; nil if peers only connect
 	Hosts  []netip.Prefix // hosts that may ask; nil: every host
 	Access mr.Rights      // what requests may do that come by targets made for the service
+	Ended  func()         // called once, without a lock, when the id is free again; nil: nothing is
 }
 
 // Service is a session's advertisement. It is a reference to the domain like
@@ -123,6 +124,9 @@ func (v *Service) closeLocked() {
 	if d := v.session.dev; !v.dead {
 		v.dead = true
 		delete(d.services, v.attr.ID)
+		if v.attr.Ended != nil {
+			d.later(v.attr.Ended)
+		}
 	}
 }
 

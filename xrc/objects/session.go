@@ -18,6 +18,7 @@ type Session struct {
 	dev    *Device
 	id     uint64 // tells the session from all others that the device ever had
 	name   string
+	user   User
 	limits Limits
 	base   *iwarp.PD // PDs of the session are inside of it
 	events eventQueue
@@ -39,9 +40,16 @@ type object interface {
 	String() string
 }
 
+// User is whose a session is. Targets are modified by sessions of the user who made them.
+type User struct {
+	UID   uint32
+	Place uint64 // tells users with the same UID apart
+}
+
 // SessionConfig describes a session. The zero value is usable.
 type SessionConfig struct {
 	Name   string // name in the log
+	User   User
 	Limits Limits // fields of zero are those of Config.Limits
 }
 
@@ -51,7 +59,7 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 	if err := errors.Join(c.Limits.validate()...); err != nil {
 		return nil, err
 	}
-	s := &Session{dev: d, name: c.Name, limits: c.Limits, base: d.config.Base, objects: make(map[object]uint64)}
+	s := &Session{dev: d, name: c.Name, user: c.User, limits: c.Limits, base: d.config.Base, objects: make(map[object]uint64)}
 	s.events.limit = c.Limits.Events
 	d.mu.Lock()
 	defer d.unlock()

@@ -22,6 +22,7 @@ type Target struct {
 	unknown atomic.Uint64 // requests for a queue that the domain does not have
 
 	// Under Device.mu.
+	user        User     // user of the session that has made the target
 	creator     *Session // session whose limit the target counts against while it is counted
 	counted     bool
 	handles     []*Handle // registrations; those of a session are next to each other
@@ -63,7 +64,7 @@ func (s *Session) newTargetLocked(dom *Domain) (*Target, *Handle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, creator: s, counted: true}
+	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, user: s.user, creator: s, counted: true}
 	t.owner = t
 	d.targets[ref.Number] = t
 	x.refs++
@@ -223,7 +224,8 @@ func (t *Target) infoLocked() Info {
 }
 
 // ModifyTarget changes a target for all who are registered with it; each of
-// them may. The log says who did.
+// them may who is of the user that made the target, by a handle of the domain whose descriptor is open
+// for writing, too. ErrAccess otherwise. The log says who did.
 func (s *Session) ModifyTarget(dom *Domain, number uint32, a Attr, m Mask) error {
 	d := s.dev
 	d.mu.Lock()
@@ -232,7 +234,23 @@ func (s *Session) ModifyTarget(dom *Domain, number uint32, a Attr, m Mask) error
 	if err != nil {
 		return err
 	}
-	return t.modifyByLocked(s, &a, m)
+	return t.modifyThroughLocked(dom, &a, m)
+}
+
+// modifiableLocked tells whether the target may be modified through a handle of its domain.
+func (t *Target) modifiableLocked(dom *Domain) error {
+	if !dom.writes || dom.session.user != t.user {
+		return ErrAccess
+	}
+	return nil
+}
+
+// modifyThroughLocked modifies the target through a handle of its domain.
+func (t *Target) modifyThroughLocked(dom *Domain, a *Attr, m Mask) error {
+	if err := t.modifiableLocked(dom); err != nil {
+		return err
+	}
+	return t.modifyByLocked(dom.session, a, m)
 }
 
 func (t *Target) modifyByLocked(s *Session, a *Attr, m Mask) error {
@@ -270,6 +288,11 @@ func (s *Session) EnsureConnected(dom *Domain, number uint32, a Attr) (done bool
 	t, err := s.memberLocked(dom, number)
 	if err != nil {
 		return false, err
+	}
+	if now := t.current(); now == StateReset || now == StateInit {
+		if err := t.modifiableLocked(dom); err != nil {
+			return false, err
+		}
 	}
 	return t.connectLocked(s, &a)
 }
