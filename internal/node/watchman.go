@@ -201,7 +201,7 @@ func (n *Node) suspects() bool {
 	some := false
 	n.EachPeer(func(p *Peer) {
 		p.Lock()
-		some = some || len(p.marks.since) > 0 || p.Core.Queued() > 0 && p.pathDownLocked()
+		some = some || p.marks.any() || p.Core.Queued() > 0 && p.pathDownLocked()
 		p.Unlock()
 	})
 	n.Mu.RLock()

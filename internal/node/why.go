@@ -171,7 +171,7 @@ func (p *Peer) waitsLocked(now time.Time, w *info.Wait, b *conn.Backlog, pi *con
 	case pi.Waits:
 		w.Cause, w.Since, w.Detail = info.CauseHandshake, h.Up, "path 0 has messages from before the handshake"
 	case b.Held:
-		w.Cause, w.Since = info.CauseCongested, p.marks.since[b.Dport]
+		w.Cause, w.Since = info.CauseCongested, p.marks.at(b.Dport)
 		if p.Core.Held(b.Dport) {
 			w.Cause = info.CauseHeld
 		}
@@ -205,7 +205,7 @@ func (y *WaitReport) senders(s *Socket) {
 				if p.Core.Held(e.Port) {
 					w.Cause = info.CauseHeld
 				}
-				if at, ok := p.marks.since[e.Port]; ok {
+				if at := p.marks.at(e.Port); !at.IsZero() {
 					w.Since = at
 				}
 				p.Unlock()
