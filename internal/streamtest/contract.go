@@ -217,7 +217,7 @@ func writeError(t *testing.T, p *Pair, _ bool) {
 // other.
 func writable(t *testing.T, p *Pair, virtual bool) {
 	r := p.start(t, NewRecorder(t))
-	b := Pattern(16 << 20)
+	b := Pattern(2 << 20)
 	got := make([]byte, len(b))
 	for n := 0; n < len(b); {
 		k, err := p.Writev([][]byte{b[n:]})
