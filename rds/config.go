@@ -21,6 +21,9 @@ type ServiceConfig = config.Service
 // PortRule reserves the ports First to Last for some users and groups; see config.PortRule.
 type PortRule = config.PortRule
 
+// ServiceRule reserves the service ids First to Last for some users and groups; see config.ServiceRule.
+type ServiceRule = config.ServiceRule
+
 // SharedListeners has a node listen on many addresses with one socket for each port and
 // family of addresses, where something else, such as a program in the kernel, brings the
 // connections to that socket; see config.SharedListeners.

@@ -43,7 +43,12 @@ func (s *settings) service(c *checks) rds.ServiceConfig {
 		cfg.Path = s.Socket
 	}
 	for i := range s.Ports {
-		cfg.Ports = append(cfg.Ports, s.Ports[i].rule(c, "ports["+strconv.Itoa(i)+"]"))
+		first, last, uids, gids := s.Ports[i].rule(c, "ports["+strconv.Itoa(i)+"]", 16, "4000-4999")
+		cfg.Ports = append(cfg.Ports, rds.PortRule{First: uint16(first), Last: uint16(last), UIDs: uids, GIDs: gids})
+	}
+	for i := range s.Services {
+		first, last, uids, gids := s.Services[i].rule(c, "services["+strconv.Itoa(i)+"]", 64, "0x1000-0x1fff")
+		cfg.Services = append(cfg.Services, rds.ServiceRule{First: first, Last: last, UIDs: uids, GIDs: gids})
 	}
 	return cfg
 }
@@ -80,28 +85,34 @@ func (s *settings) checkMetrics(c *checks) {
 	}
 }
 
-func (p *portsSettings) rule(c *checks, key string) rds.PortRule {
-	var r rds.PortRule
+// rule is what a table reserves, of names with so many bits; example is a range of them.
+func (p *rangeSettings) rule(c *checks, key string, bits int, example string) (low, high uint64, uids, gids []uint32) {
 	first, last, dash := strings.Cut(string(p.Range), "-")
 	if !dash {
 		last = first
 	}
-	low, err := strconv.ParseUint(strings.TrimSpace(first), 10, 16)
-	high, err2 := strconv.ParseUint(strings.TrimSpace(last), 10, 16)
-	if err != nil || err2 != nil || low == 0 || low > high {
-		c.add(key+".range", "%q is neither a port nor a range such as 4000-4999", p.Range)
+	number := func(text string) (uint64, error) {
+		text = strings.TrimSpace(text)
+		if hex, ok := strings.CutPrefix(text, "0x"); ok {
+			return strconv.ParseUint(hex, 16, bits)
+		}
+		return strconv.ParseUint(text, 10, bits)
 	}
-	r.First, r.Last = uint16(low), uint16(high)
+	low, err := number(first)
+	high, err2 := number(last)
+	if err != nil || err2 != nil || low == 0 || low > high {
+		c.add(key+".range", "%q is neither a number nor a range such as %s", p.Range, example)
+	}
 	for _, u := range p.Users {
-		r.UIDs = append(r.UIDs, c.account(key+".users", "user", u, userID))
+		uids = append(uids, c.account(key+".users", "user", u, userID))
 	}
 	for _, g := range p.Groups {
-		r.GIDs = append(r.GIDs, c.account(key+".groups", "group", g, groupID))
+		gids = append(gids, c.account(key+".groups", "group", g, groupID))
 	}
 	if len(p.Users) == 0 && len(p.Groups) == 0 {
-		c.add(key, "neither users nor groups: nobody could bind there")
+		c.add(key, "neither users nor groups: nobody could have it")
 	}
-	return r
+	return low, high, uids, gids
 }
 
 func userID(name string) (string, error) {

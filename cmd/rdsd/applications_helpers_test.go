@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/xrc"
 )
 
 // successorEnv has the test binary be a successor that fails: it says where, and what the
@@ -173,6 +174,105 @@ func listenTwice(address string) {
 	fmt.Println("again", err)
 	select {} // until the test ends it
 }
+
+// thiefEnv has this binary attach to a daemon and bind an address again and again, until it has
+// the address: it holds the path of the daemon's socket and the address.
+const thiefEnv = "RDS_TEST_THIEF"
+
+func thief(where string) {
+	path, at, _ := strings.Cut(where, " ")
+	for n := 0; ; n++ {
+		c, err := rds.Dial(path)
+		if err != nil {
+			continue
+		}
+		s, err := c.Bind(netip.MustParseAddrPort(at))
+		if err != nil {
+			if n == 0 {
+				fmt.Println("tries:", err)
+			}
+			_ = c.Close()
+			continue
+		}
+		fmt.Println("bound", s.LocalAddrPort())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		for n := 0; ; n++ {
+			if _, err := s.Recv(ctx); err != nil {
+				fmt.Println("received", n, err)
+				break
+			}
+		}
+		cancel()
+		select {} // until the test ends it
+	}
+}
+
+// serviceThiefEnv has this binary advertise a service id of XRC at a daemon again and again, until it
+// has the id: it holds the path of the daemon's socket.
+const serviceThiefEnv = "RDS_TEST_SERVICE_THIEF"
+
+// stolenService is the id.
+const stolenService = 0x1001
+
+func serviceThief(path string) {
+	for n := 0; ; n++ {
+		c, err := rds.Dial(path)
+		if err != nil {
+			continue
+		}
+		if err = advertise(c, stolenService); err == nil {
+			fmt.Println("advertised")
+			select {} // until the test ends it
+		}
+		if n == 0 {
+			fmt.Println("tries:", err)
+		}
+		_ = c.Close()
+	}
+}
+
+// advertise has a client advertise a service id.
+func advertise(c *rds.Client, id uint64) error {
+	s, err := c.XRC(context.Background())
+	if err != nil {
+		return err
+	}
+	dom, err := s.OpenDomain(nil, os.O_CREATE)
+	if err == nil {
+		_, err = s.Advertise(xrc.ServiceAttr{ID: id, Domain: dom})
+	}
+	if err != nil {
+		_ = s.Close()
+	}
+	return err
+}
+
+// pathThiefEnv has this binary open the domain of a file with a descriptor of O_PATH: it holds the
+// path of a daemon's socket and the file.
+const pathThiefEnv = "RDS_TEST_PATH_THIEF"
+
+func pathThief(where string) {
+	path, file, _ := strings.Cut(where, " ")
+	const oPath = 0x200000 // O_PATH
+	fd, err := syscall.Open(file, oPath, 0)
+	if err != nil {
+		fmt.Println("no descriptor:", err)
+		os.Exit(1)
+	}
+	c, err := rds.Dial(path)
+	if err == nil {
+		var s *xrc.Session
+		if s, err = c.XRC(context.Background()); err == nil {
+			_, err = s.OpenDomain(os.NewFile(uintptr(fd), file), 0)
+		}
+	}
+	fmt.Println("domain:", err)
+	os.Exit(0)
+}
+
+// deafEnv has this binary attach 40 times to a daemon, whose socket it holds the path of, and read no answers: as many
+// come as find room, and no more are asked for.
+const deafEnv = "RDS_TEST_DEAF"
 
 // fatesEnv has this binary be an application that sends: it holds the path of a daemon's
 // socket, the address to bind there, the address to send to, and the number of messages.

@@ -13,6 +13,18 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(successorEnv); what != "" {
 		failAsSuccessor(what)
 	}
+	if where := os.Getenv(thiefEnv); where != "" {
+		thief(where)
+	}
+	if path := os.Getenv(serviceThiefEnv); path != "" {
+		serviceThief(path)
+	}
+	if where := os.Getenv(pathThiefEnv); where != "" {
+		pathThief(where)
+	}
+	if path := os.Getenv(deafEnv); path != "" {
+		deaf(path)
+	}
 	if what := os.Getenv(fatesEnv); what != "" {
 		sendForFates(what)
 	}

@@ -55,7 +55,7 @@ func TestManualHasEveryKey(t *testing.T) {
 			t.Errorf("%s: reload %s, want %v", key, cells[3], reloadable(key))
 		}
 	})
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[portsSettings]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[rangeSettings]()) {
 		if key := f.Tag.Get("toml"); len(table[key]) != 2 {
 			t.Errorf("no row of two cells for %s of ports", key)
 		}

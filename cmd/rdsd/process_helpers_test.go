@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"testing"
 
@@ -41,4 +42,16 @@ func counterOf(t *testing.T, ctl, name string) uint64 {
 	}
 	t.Fatalf("no counter %s", name)
 	return 0
+}
+
+// as has a process be of another user.
+func as(uid uint32) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to start processes of other users")
+	}
 }

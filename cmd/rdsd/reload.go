@@ -74,7 +74,7 @@ func (d *daemon) mix(read settings) settings {
 	next.Sessions = read.Sessions
 	next.Users = read.Users
 	next.Admission = read.Admission
-	next.Ports = read.Ports
+	next.Ports, next.Services = read.Ports, read.Services
 	next.Log.Level = read.Log.Level
 	// The node keeps the time it was started with, so that more is not to be had.
 	if read.Drain.Duration <= d.linger {

@@ -159,7 +159,7 @@ func TestReloadWithoutFile(t *testing.T) {
 
 // reloadable tells whether a running daemon takes the key from its file.
 func reloadable(key string) bool {
-	return strings.HasPrefix(key, "sessions.") || strings.HasPrefix(key, "users.") || strings.HasPrefix(key, "admission.") || slices.Contains([]string{"ports", "log.level", "drain"}, key)
+	return strings.HasPrefix(key, "sessions.") || strings.HasPrefix(key, "users.") || strings.HasPrefix(key, "admission.") || slices.Contains([]string{"ports", "services", "log.level", "drain"}, key)
 }
 
 // What is reloaded is what operators are told.

@@ -34,6 +34,7 @@ type restarts struct {
 	kill    bool
 	sending bool                                // the sender's daemon is restarted, not the receiver's
 	end     func(r *restarts, s *side, nth int) // ends a daemon in the test's own way
+	begin   func(from, to *side)                // called before anything is sent; nil: nothing
 
 	dir    string
 	config string        // file; "": none
@@ -127,6 +128,9 @@ func (r *restarts) run() {
 	for _, s := range []*side{from, to} {
 		r.start(s)
 		r.attach(s)
+	}
+	if r.begin != nil {
+		r.begin(from, to)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &tally{received: make(map[uint64]int), fates: make(map[uint64]rds.Status)}

@@ -49,7 +49,8 @@ type settings struct {
 	Memory         memorySettings    `toml:"memory"`
 	Sessions       sessionsSettings  `toml:"sessions"`
 	Users          usersSettings     `toml:"users"`
-	Ports          []portsSettings   `toml:"ports"`
+	Ports          []rangeSettings   `toml:"ports"`
+	Services       []rangeSettings   `toml:"services"`
 	Telemetry      telemetrySettings `toml:"telemetry"`
 	Log            logSettings       `toml:"log"`
 }
@@ -66,8 +67,8 @@ type sessionsSettings struct {
 	Backlog      int `toml:"receive_backlog"`
 }
 
-// portsSettings reserve ports for some users and groups.
-type portsSettings struct {
+// rangeSettings reserve ports, or service ids, for some users and groups.
+type rangeSettings struct {
 	Range  word   `toml:"range"`
 	Users  []word `toml:"users"`
 	Groups []word `toml:"groups"`

@@ -37,7 +37,7 @@ func TestExampleIsTheDefaults(t *testing.T) {
 	must(t, err)
 	var keys map[string]any
 	must(t, toml.Unmarshal(text, &keys))
-	keys["ports"] = nil // there are none by default; the comment has them
+	keys["ports"], keys["services"] = nil, nil // there are none by default; the comments have them
 	missing(t, reflect.TypeFor[settings](), keys, "")
 }
 
@@ -53,7 +53,7 @@ func TestExampleOfPorts(t *testing.T) {
 	rule, _, _ := strings.Cut(rest, "\n\n")
 	var got settings
 	must(t, got.load(write(t, "[[ports]]\n"+strings.ReplaceAll(rule, "#   ", ""))))
-	want := []portsSettings{{Range: "4000-4999", Users: []word{"oracle", "1001"}, Groups: []word{"dba"}}}
+	want := []rangeSettings{{Range: "4000-4999", Users: []word{"oracle", "1001"}, Groups: []word{"dba"}}}
 	if !reflect.DeepEqual(got.Ports, want) {
 		t.Errorf("got %+v, want %+v", got.Ports, want)
 	}
@@ -178,7 +178,7 @@ func TestLoadReadsAllThatIsRight(t *testing.T) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 		if err == nil {
-			want.Ports = []portsSettings{{Range: "4000", Users: []word{"a", "1"}}, {Range: "5000"}}
+			want.Ports = []rangeSettings{{Range: "4000", Users: []word{"a", "1"}}, {Range: "5000"}}
 		} else {
 			want.Ports = nil
 		}
@@ -202,7 +202,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 			Wait: duration{Duration: 1}, LogInterval: duration{Duration: 25 * time.Hour}, LogPeers: 65537, LookUps: -1,
 		},
 		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20, Backlog: -1},
-		Ports: []portsSettings{
+		Ports: []rangeSettings{
 			{Range: "4000-3999", Users: []word{"0"}},
 			{Range: "0"},
 			{Range: "1-65536", Users: []word{"no-such-user", "4294967295"}, Groups: []word{"-1"}},
@@ -246,9 +246,9 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		`socket_mode: "888" is not a mode such as 0660`, "users.peers: 0 is less than 1", "users.sockets: 0 is less than 1", "users.memory: -1 is less than 0",
 		"users.regions: -1 is less than 0", "users.pinned: -1 is less than 0", `users.exempt: no user "no-such-user" on this host`,
 		"socket: neither a path nor none",
-		`ports[0].range: "4000-3999" is neither a port nor a range such as 4000-4999`,
-		`ports[1].range: "0" is neither a port nor a range such as 4000-4999`, "ports[1]: neither users nor groups: nobody could bind there",
-		`ports[2].range: "1-65536" is neither a port nor a range such as 4000-4999`,
+		`ports[0].range: "4000-3999" is neither a number nor a range such as 4000-4999`,
+		`ports[1].range: "0" is neither a number nor a range such as 4000-4999`, "ports[1]: neither users nor groups: nobody could have it",
+		`ports[2].range: "1-65536" is neither a number nor a range such as 4000-4999`,
 		`ports[2].users: no user "no-such-user" on this host`, `ports[2].users: "4294967295" is not the number of a user`, `ports[2].groups: no group "-1" on this host`,
 		`control_mode: "01000" is not a mode such as 0660`, `control_group: no group "no-such-group" on this host`,
 		"pprof: needs the control socket, and control is none", `metrics: "9385" is not an address and port such as 127.0.0.1:9385`,

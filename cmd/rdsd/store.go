@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	bequest "github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/rds"
@@ -61,7 +62,7 @@ func (d *daemon) leave() bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d.set.Drain.Duration)
 	defer cancel()
-	l, err := n.Bequeath(ctx)
+	l, err := n.Bequeath(bequest.ForStore(ctx))
 	if err == nil {
 		if err = d.store(l, room); err != nil {
 			d.unstore(len(l.Files) + len(d.parts))
@@ -210,7 +211,7 @@ func (d *daemon) readStore(left map[string]*os.File) (*predecessor, error) {
 	file := func(i int) *os.File { return left[storeFile+strconv.Itoa(i)] }
 	fail := func(err error) (*predecessor, error) {
 		if f := file(h.StateFile); f != nil { // a new daemon locks it
-			if s, e := statefile.Adopt(f); e == nil {
+			if s, e := statefile.Adopt(f, func(error) {}); e == nil {
 				s.Close()
 			}
 		}

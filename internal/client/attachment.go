@@ -69,7 +69,7 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	if c.config.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
-	if err := control.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: features}); err != nil {
+	if err := control.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: features, Secret: c.secret[:]}); err != nil {
 		return nil, fmt.Errorf("%w: %w", datagram.ErrNoDaemon, err)
 	}
 	t := &attachment{

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 // with StatusDropped.
 type Client struct {
 	config config.Client
+	secret [16]byte // ipc.Hello.Secret
 
 	reattaching lockorder.Mutex[clientReattaching] // one search for a daemon at a time; locked before all other locks
 
@@ -61,6 +63,7 @@ func newClient(ctx context.Context, cfg config.Client) (*Client, error) {
 		cfg.ReconnectMax = time.Second
 	}
 	c := &Client{config: cfg, socks: make(map[*Socket]struct{}), stop: make(chan struct{})}
+	_, _ = rand.Read(c.secret[:]) // never fails
 	t, err := c.attach(ctx)
 	if err != nil {
 		return nil, &datagram.OpError{Op: "dial", Err: err}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,14 +19,14 @@ import (
 )
 
 // legacyOfNode describes the node as it is after its links have ended.
-func legacyOfNode(n *node.Node, svc *Service) (_ *Legacy, err error) {
+func legacyOfNode(ctx context.Context, n *node.Node, svc *Service) (_ *Legacy, err error) {
 	l := &Legacy{StateFile: -1}
 	defer func() {
 		if err != nil {
 			l.Close()
 		}
 	}()
-	st := &legacyState{Version: LegacyVersion, Generation: n.Generation, StateFile: -1}
+	st := &legacyState{Version: LegacyVersion, Generation: n.Generation, StateFile: -1, Number: n.HighestNumber()}
 	if d := n.Regions(); d != nil {
 		st.Secret = d.Secret()
 	}
@@ -47,14 +48,19 @@ func legacyOfNode(n *node.Node, svc *Service) (_ *Legacy, err error) {
 			return nil, err
 		}
 	}
+	var file *os.File
 	if f := n.Succession.File; f != nil {
-		d, err := ipc.Duplicate(f.File())
+		file = f.File()
+	}
+	if file != nil {
+		d, err := ipc.Duplicate(file)
 		if err != nil {
 			return nil, err
 		}
 		l.StateFile = l.add(d)
 		st.StateFile = l.StateFile
-	} else {
+	}
+	if st.Stored = ctx.Value(forStore{}) != nil; file == nil || st.Stored {
 		st.Sequences = n.Sequences.Bequeath()
 	}
 	n.Mu.RLock()
@@ -178,7 +184,7 @@ func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 		return st, err
 	}
 	st = legacySession{
-		ID: x.id, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
+		ID: x.id, Cred: x.cred, Owner: x.owner, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
 		Backlog: x.queue.limit, Soft: x.mem.soft, Layout: x.seg.Layout, Submitted: x.sq.At(), Ahead: x.ahead, Gens: x.gens,
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(), RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(),
 		Stalls: x.flows.Stalls.Load(), Blocked: x.congBlocked.Load(), Congested: x.congErrors.Load(), RunFull: x.queueFull.Load(),

@@ -18,13 +18,23 @@ import (
 // errMoving: a handshake is left to the process that takes the daemon's place.
 var errMoving = errors.New("rds: the service moves")
 
+// bequeathTime bounds Bequeath, whatever the linger time: nobody receives anything meanwhile.
+const bequeathTime = 8 * time.Second
+
+// forStore is the key of ForStore.
+type forStore struct{}
+
+// ForStore is for Bequeath of a process that ends before another one takes its place. That one may know no
+// owners in the state file, and refuse the file: it finds the receive sequences in the Legacy, too.
+func ForStore(ctx context.Context) context.Context { return context.WithValue(ctx, forStore{}, true) }
+
 // Bequeath is node.Node.Bequeath.
 func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	fail := func(err error) (*Legacy, error) { return nil, &datagram.OpError{Op: "bequeath", Err: err} }
 	if len(n.Listeners) == 0 {
 		return fail(datagram.ErrNotSupported)
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Linger, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, min(max(n.Config.Linger, time.Second), bequeathTime))
 	defer cancel()
 	svc, _ := n.Server().(*Service)
 	if svc != nil {
@@ -43,7 +53,7 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	}
 	if err == nil {
 		var l *Legacy
-		if l, err = legacyOfNode(n, svc); err == nil {
+		if l, err = legacyOfNode(ctx, n, svc); err == nil {
 			return l, nil
 		}
 	}
@@ -53,6 +63,10 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 
 // Return is node.Node.Return.
 func Return(n *node.Node) {
+	if f := n.Succession.File; f != nil {
+		f.Keep()
+	}
+	n.NoteNumbers()
 	n.Leaving.Store(false)
 	for _, la := range n.AllLocals() {
 		la.Leaving.Store(false)
@@ -77,7 +91,8 @@ func Return(n *node.Node) {
 // rest has the service take no more connections, and sessions no more calls and
 // submissions. What comes waits.
 func (s *Service) rest() {
-	s.looking.Lock() // a look under way gives pages back, which will be another process's to do
+	s.resuming.Wait() // at most callTimeout, and only right after another takeover
+	s.looking.Lock()  // a look under way gives pages back, which will be another process's to do
 	s.moving.Store(&halt{make(chan struct{})})
 	s.looking.Unlock()
 	_ = s.listener.SetDeadline(time.Unix(1, 0))

@@ -133,12 +133,14 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
 		moves: slices.Contains(hello.Features, ipc.FeatureMoves), slots: slices.Contains(hello.Features, ipc.FeatureSlots),
+		owner: ownerOf(&cred, hello.Secret),
 	}
 	x.regions.sess = x
 	s.lookAgain(cred.UID)
 	if err := s.reserve(x); err != nil {
 		return refuse(err)
 	}
+	s.node.Attached(x.owner)
 	files, err := x.share(ipc.Layout{
 		Submissions: ringEntries, Completions: ringEntries, Sockets: cfg.MaxSockets, Data: dataRing, Send: cfg.SendArena,
 		Receive: receiveArea(cfg.ReceiveArena, cfg.ReceiveBacklog, s.node.Overrun()), Memory: cfg.MemoryArena,
@@ -265,16 +267,21 @@ func (s *Service) release(x *session) {
 	s.node.RestTold(&x.heard) // before sweep misses the session
 	s.mu.Lock()
 	delete(s.sessions, x.id)
-	s.releaseLocked(x)
+	last := s.releaseLocked(x)
 	s.mu.Unlock()
+	if last {
+		s.node.Detached(x.owner)
+	}
 }
 
-func (s *Service) releaseLocked(x *session) {
+// releaseLocked gives back what keeps a session counted, and tells whether it was the last.
+func (s *Service) releaseLocked(x *session) (last bool) {
 	if x.holds--; x.holds > 0 {
-		return
+		return false
 	}
 	s.live--
 	s.endLocked(x)
+	return true
 }
 
 // linger lists a socket that is going to end. The session counts against the
@@ -296,8 +303,11 @@ func (s *Service) lingered(a *appSocket, d *datagram.DroppedError) {
 		s.left.Bytes += d.Bytes
 	}
 	a.sess.user.vacateLocked(a.s.At.Addr)
-	s.releaseLocked(a.sess)
+	last := s.releaseLocked(a.sess)
 	s.mu.Unlock()
+	if last {
+		s.node.Detached(a.sess.owner)
+	}
 }
 
 // command is the name of a process.

@@ -49,7 +49,14 @@ func Succeed(cfg config.Node, service config.Service, l *Legacy) (*Heir, error) 
 	}
 	in := &estate{state: st, files: l.Files, begin: make(chan struct{})}
 	cfg.Memory.Seed = st.Secret
-	n, err := node.NewHeir(cfg, &node.Inheritance{Generation: st.Generation, Begin: in.begin, Sockets: in.sockets(), StateFile: in.stateFile, Restore: in.restore})
+	file, err := in.stateFile(cfg.Logger)
+	switch {
+	case err != nil && !st.Stored: // the predecessor goes on with it
+		return fail(err)
+	case err != nil && cfg.Logger != nil:
+		cfg.Logger.Warn("no state file: a restart may lose messages", zap.Error(err))
+	}
+	n, err := node.NewHeir(cfg, &node.Inheritance{Generation: st.Generation, Begin: in.begin, Sockets: in.sockets(), StateFile: file, Number: st.Number, Restore: in.restore})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +78,11 @@ func Succeed(cfg config.Node, service config.Service, l *Legacy) (*Heir, error) 
 // Begin is Heir.Begin of package rds.
 func (h *Heir) Begin() {
 	n := h.Node
+	if f := n.Succession.File; f != nil {
+		f.Begin()
+	}
 	close(h.in.begin)
+	n.Serving()
 	n.Succession.Open()
 	if h.Service != nil {
 		h.Service.takeUp()
@@ -117,12 +128,16 @@ func (in *estate) sockets() *gnetloop.Inheritance {
 }
 
 // stateFile takes the state file over, nil if the predecessor had none.
-func (in *estate) stateFile() (*statefile.File, error) {
+func (in *estate) stateFile(log *zap.Logger) (*statefile.File, error) {
 	f := in.take(in.state.StateFile)
 	if f == nil {
 		return nil, nil
 	}
-	return statefile.Adopt(f)
+	return statefile.Adopt(f, func(err error) {
+		if log != nil {
+			log.Warn("no state file: a restart may lose messages", zap.Error(err))
+		}
+	})
 }
 
 // restore has the node take over the addresses and connections of the predecessor.
@@ -132,7 +147,9 @@ func (in *estate) restore(n *node.Node) error {
 			return fmt.Errorf("listen on %v: %w", a, err)
 		}
 	}
-	n.Sequences.Adopt(in.state.Sequences, time.Now())
+	if n.Succession.File == nil {
+		n.Sequences.Adopt(in.state.Sequences, time.Now())
+	}
 	for _, st := range in.state.Peers {
 		la := n.Local(st.Local)
 		if la == nil || !n.SkipTo(st.Index) {
@@ -225,6 +242,10 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 	if err != nil {
 		return err
 	}
+	if x.owner = st.Owner; x.owner == nil {
+		x.owner = ownerOf(&x.cred, nil)
+	}
+	s.node.Attached(x.owner)
 	x.regions.sess = x
 	x.exposes.Store(true)
 	x.queue.limit = st.Backlog
@@ -333,7 +354,7 @@ func (x *session) resumeSocket(st *legacySocket) error {
 	a.counted = tallies{takenBytes: c[0], takenMessages: c[1], blocked: c[2], congested: c[3], full: c[4]}
 	a.gaveBytes.Store(st.GaveBytes)
 	a.gaveCount.Store(st.GaveCount)
-	s, err := x.node.BindFor(st.Bound, func(s *node.Socket) {
+	s, err := x.node.BindFor(st.Bound, x.owner, func(s *node.Socket) {
 		s.Owner, a.s = a, s
 		s.Queue.Source = a
 		s.Account.Every = true
@@ -422,25 +443,31 @@ func (a *appSocket) resumeMessages(list []legacyMessage) error {
 	return nil
 }
 
-// takeUp begins the work for sessions that were taken over, and accepts applications.
+// takeUp begins the work for sessions that were taken over, and accepts applications. An
+// application that does not read what it is told is served when it has, or has not for
+// callTimeout; no other one waits for that.
 func (s *Service) takeUp() {
 	for _, x := range s.all() {
-		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
-		if err := x.conn.Send(&ipc.Reply{}, s.tableFD); err != nil {
-			x.log.Info("application has gone", zap.Error(err)) // calls hears of its end
-		}
-		x.mu.Lock()
-		socks := slices.Clone(x.sockets)
-		x.mu.Unlock()
-		for _, a := range socks {
-			if a != nil {
-				a.s.Congest()
-				a.Deliver()
-			}
-		}
-		x.log.Info("application taken over")
-		x.serve()
+		s.resuming.Go(x.takeUp)
 	}
 	s.admitKept()
 	s.begin()
+}
+
+func (x *session) takeUp() {
+	_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
+	if err := x.conn.Send(&ipc.Reply{}, x.svc.tableFD); err != nil {
+		x.log.Info("application has gone", zap.Error(err)) // calls hears of its end
+	}
+	x.mu.Lock()
+	socks := slices.Clone(x.sockets)
+	x.mu.Unlock()
+	for _, a := range socks {
+		if a != nil {
+			a.s.Congest()
+			a.Deliver()
+		}
+	}
+	x.log.Info("application taken over")
+	x.serve()
 }

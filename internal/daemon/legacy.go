@@ -11,6 +11,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -44,7 +45,9 @@ type legacyState struct {
 	Secret     uint64                // mr.Device.Secret
 	Peers      []legacyPeer          // ascending by number
 	Told       []node.ToldPeer       // peers that have ended and whose numbers applications may have
-	Sequences  []node.LegacySequence // receive sequences, if there is no state file
+	Number     uint64                // node.Node.HighestNumber; 0: left by a daemon that did not note it
+	Stored     bool                  // the predecessor has ended: see ForStore
+	Sequences  []node.LegacySequence // receive sequences, if there is no state file, or Stored is set
 	Service    *legacyService
 }
 
@@ -99,6 +102,7 @@ type legacyService struct {
 type legacySession struct {
 	ID                          uint64
 	Cred                        ipc.Credentials
+	Owner                       *statefile.Owner // nil: left by a daemon that did not note it
 	Command                     string
 	Since                       time.Time
 	Again, Spills, Slots        bool

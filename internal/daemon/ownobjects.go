@@ -13,6 +13,7 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // OwnObjects is what package xrc needs for objects of the node's own process: xrc.Host without a
@@ -47,6 +48,17 @@ func NewOwnObjects(n *node.Node) (*OwnObjects, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// objectUser is for xrcOwner: the user of this process.
+func (o *OwnObjects) objectUser() objects.User { return objects.User{UID: uint32(os.Geteuid())} }
+
+// mayAdvertise is for xrcOwner.
+func (o *OwnObjects) mayAdvertise(service uint64) error { return o.node.MayAdvertise(service, nil) }
+
+// advertised is for xrcOwner.
+func (o *OwnObjects) advertised(service uint64) (withdrawn func()) {
+	return o.node.Advertised(service, nil)
 }
 
 // Close ends the objects.

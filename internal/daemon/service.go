@@ -54,6 +54,7 @@ type Service struct {
 	work      sync.WaitGroup
 	kept      []*opening                      // while moving: connections that have said nothing yet
 	accepting sync.WaitGroup                  // the goroutine of accept
+	resuming  sync.WaitGroup                  // sessions that were taken over and are not served yet
 	entering  sync.WaitGroup                  // handshakes
 	quit      chan struct{}                   // closed when Close begins
 	watching  sync.Once                       // starts watchPages
@@ -128,6 +129,7 @@ func newHeir(n *node.Node, cfg config.Service, in *estate) (*Service, error) {
 		p.Unlock()
 	})
 	if in == nil {
+		n.Serving()
 		s.begin()
 	}
 	return s, nil
@@ -189,6 +191,7 @@ func (s *Service) Close() error {
 	for _, x := range s.all() {
 		x.end(net.ErrClosed)
 	}
+	s.resuming.Wait()
 	s.work.Wait()
 	s.closeLoops()
 	s.node.Unserve()

@@ -15,6 +15,7 @@ import (
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/rds/config"
 )
 
@@ -71,6 +72,7 @@ type session struct {
 	leaving    atomic.Bool                // the service ends: the application hears when nothing has its memory
 
 	user      *user                   // constant once reserve was called
+	owner     *statefile.Owner        // who the application is, in the state file
 	changed   atomic.Int64            // when the service listed the session, or its last call that a report shows took effect, in Unix nanoseconds
 	heard     node.SlotSet            // numbers of peers that the application has looked up, or has messages of
 	ending    atomic.Bool             // the session has begun to end: its memory is on its way back

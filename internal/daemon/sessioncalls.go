@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -67,11 +68,13 @@ func (x *session) calls() {
 			return
 		}
 		if q.Op == ipc.CallXRC {
-			beside := x.beside
-			if q.XRC != nil && q.XRC.Op == ipc.XRCEvent { // nobody who takes the daemon's place waits for that
-				beside = func(call func()) { x.svc.work.Go(call) }
+			if q.XRC != nil && q.XRC.Op == ipc.XRCEvent && x.awaitEvent(q.ID, reply) {
+				if file != nil {
+					_ = file.Close()
+				}
+				continue
 			}
-			beside(func() {
+			x.beside(func() {
 				if file != nil {
 					defer file.Close()
 				}
@@ -128,6 +131,25 @@ func (x *session) calls() {
 			reply(r)
 		}
 	}
+}
+
+// awaitEvent answers a call that waits for an event of objects of XRC, and tells whether it does: one waits at a
+// time, beside all other calls, because nobody who takes the daemon's place may wait for it.
+func (x *session) awaitEvent(id uint64, reply func(*ipc.Reply)) bool {
+	xs := x.xrc.Load()
+	if xs == nil || xs.hears.Swap(true) {
+		return false
+	}
+	x.svc.work.Go(func() {
+		r := &ipc.Reply{ID: id, XRC: new(ipc.XRCReply)}
+		err := xs.nextEvent(r.XRC)
+		xs.hears.Store(false) // before the application, which may call again, has the answer
+		if err != nil {
+			r = failed(id, err)
+		}
+		reply(r)
+	})
+	return true
 }
 
 // failed is the reply that carries an error.
@@ -269,7 +291,7 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 // not for a moment either.
 func (x *session) choose(addr netip.AddrPort, rules []config.PortRule, prepare func(*node.Socket)) (*node.Socket, error) {
 	if addr.Port() != 0 || len(rules) == 0 {
-		return x.node.BindFor(addr, prepare)
+		return x.node.BindFor(addr, x.owner, prepare)
 	}
 	start := rand.IntN(1 << 16)
 	for i := range 1 << 16 {
@@ -277,7 +299,7 @@ func (x *session) choose(addr netip.AddrPort, rules []config.PortRule, prepare f
 		if port < 2 || !permits(rules, port, x.cred.UID, x.gids) {
 			continue
 		}
-		s, err := x.node.BindFor(netip.AddrPortFrom(addr.Addr(), port), prepare)
+		s, err := x.node.BindFor(netip.AddrPortFrom(addr.Addr(), port), x.owner, prepare)
 		if !errors.Is(err, datagram.ErrAddressInUse) {
 			return s, err
 		}
@@ -459,26 +481,17 @@ func (x *session) decide(a *appSocket, peer uint32, w config.Wire) error {
 	return a.s.Admits(p.Remote, w)
 }
 
-// permits tells whether a user in groups may bind port.
-func permits(rules []config.PortRule, port uint16, uid uint32, gids []uint32) bool {
+// permits tells whether a user in groups may have a name.
+func permits[Name uint16 | uint64](rules []config.Rule[Name], name Name, uid uint32, gids []uint32) bool {
 	named := false
 	for i := range rules {
 		r := &rules[i]
-		if port < r.First || port > r.Last {
+		if name < r.First || name > r.Last {
 			continue
 		}
 		named = true
-		for _, u := range r.UIDs {
-			if u == uid {
-				return true
-			}
-		}
-		for _, g := range r.GIDs {
-			for _, have := range gids {
-				if g == have {
-					return true
-				}
-			}
+		if slices.Contains(r.UIDs, uid) || slices.ContainsFunc(r.GIDs, func(g uint32) bool { return slices.Contains(gids, g) }) {
+			return true
 		}
 	}
 	return !named

@@ -191,11 +191,23 @@ func (xs *xrcSession) advertise(c *ipc.XRCCall, r *ipc.XRCReply) error {
 		}
 		a.SRQ = q.SRQ
 	}
-	v, err := xs.s.Advertise(a)
-	if err == nil {
-		r.Object = xs.add(v)
+	if err := xs.owner.mayAdvertise(c.Service); err != nil {
+		return err
 	}
-	return err
+	var withdrawn func()
+	noted := make(chan struct{})
+	a.Ended = func() {
+		<-noted
+		withdrawn()
+	}
+	v, err := xs.s.Advertise(a)
+	if err != nil {
+		return err
+	}
+	withdrawn = xs.owner.advertised(c.Service)
+	close(noted)
+	r.Object = xs.add(v)
+	return nil
 }
 
 func (xs *xrcSession) connect(c *ipc.XRCCall, r *ipc.XRCReply) error {
@@ -404,12 +416,17 @@ func (xs *xrcSession) modifyTarget(c *ipc.XRCCall, _ *ipc.XRCReply) error {
 	return xs.s.ModifyTarget(dom, c.Target, a, objects.Mask(c.Mask))
 }
 
-// event waits for an event.
+// event waits for an event, unless another call does.
 func (xs *xrcSession) event(_ *ipc.XRCCall, r *ipc.XRCReply) error {
 	if xs.hears.Swap(true) {
 		return datagram.ErrBusy
 	}
 	defer xs.hears.Store(false)
+	return xs.nextEvent(r)
+}
+
+// nextEvent waits for an event. The caller has set hears.
+func (xs *xrcSession) nextEvent(r *ipc.XRCReply) error {
 	e, err := xs.s.NextEvent(xs.ctx)
 	if err != nil {
 		return err

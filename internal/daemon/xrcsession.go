@@ -11,6 +11,7 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/work"
+	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
 	"github.com/rds-go/rds/xrc/objects"
@@ -31,7 +32,8 @@ type xrcSession struct {
 
 	turns lockorder.Mutex[xrcSessionTurns] // held in a turn
 	posts *ipc.Queue                       // of queues with new records; for the event loop
-	due   []worker                         // queues of which something is left; for the event loop
+	due   []worker                         // queues to look at, each once; for the event loop
+	isDue map[worker]struct{}              // those in due
 	batch *batch                           // for the event loop
 
 	mu     lockorder.Mutex[xrcSession] // guards the fields below; a leaf
@@ -50,6 +52,10 @@ type xrcOwner interface {
 	poke()                      // has turn and tell called soon
 	tellWork(cq uint32)         // tells of completions that the owner waits for
 	drop()                      // nothing of the owner's memory is touched any more for the session
+
+	objectUser() objects.User
+	mayAdvertise(service uint64) error
+	advertised(service uint64) (withdrawn func()) // the owner has a service id, until withdrawn is called
 }
 
 // worker is a queue of which the event loop takes records: no more than limit of them. It
@@ -87,8 +93,8 @@ func newXRCSession(o xrcOwner, t *xrc.Transport, name string, c *ipc.XRCCall) (*
 	if err != nil {
 		return nil, err
 	}
-	xs := &xrcSession{owner: o, t: t, posts: posts, batch: new(batch), table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
-	if xs.s, err = t.Objects().NewSession(objects.SessionConfig{Name: name, Limits: xrcLimits}); err != nil {
+	xs := &xrcSession{owner: o, t: t, posts: posts, batch: new(batch), isDue: make(map[worker]struct{}), table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
+	if xs.s, err = t.Objects().NewSession(objects.SessionConfig{Name: name, User: o.objectUser(), Limits: xrcLimits}); err != nil {
 		return nil, err
 	}
 	xs.ctx, xs.stop = context.WithCancel(context.Background())
@@ -117,6 +123,24 @@ func (x *session) tellWork(cq uint32) { x.out.event(ipc.OpWork, cq) }
 
 // drop is for xrcOwner.
 func (x *session) drop() { x.seg.drop() }
+
+// objectUser is for xrcOwner.
+func (x *session) objectUser() objects.User {
+	return objects.User{UID: x.owner.UID, Place: x.owner.Place}
+}
+
+// mayAdvertise is for xrcOwner.
+func (x *session) mayAdvertise(service uint64) error {
+	if !permits(x.svc.config().Services, service, x.cred.UID, x.gids) {
+		return datagram.ErrPermission
+	}
+	return x.node.MayAdvertise(service, x.owner)
+}
+
+// advertised is for xrcOwner.
+func (x *session) advertised(service uint64) (withdrawn func()) {
+	return x.node.Advertised(service, x.owner)
+}
 
 // workQueue is the daemon's end of the queue that a call tells of.
 func workQueue(o xrcOwner, c *ipc.XRCCall, record int, produces bool) (*ipc.Queue, error) {
@@ -190,8 +214,9 @@ func get[T any](xs *xrcSession, n uint32) (T, error) {
 	return o, nil
 }
 
-// turn takes up to limit records of the queues that the application has posted to. It is for the
-// event loop.
+// turn takes up to limit records of the queues that the application has posted to, and of the numbers
+// of queues themselves. A look at a queue without records counts as one: a turn takes no longer for
+// an application that says of the same queues again and again that it has posted to them. It is for the event loop.
 func (xs *xrcSession) turn(limit int) (n int, more bool, err error) {
 	xs.turns.Lock()
 	defer xs.turns.Unlock()
@@ -202,10 +227,12 @@ func (xs *xrcSession) turn(limit int) (n int, more bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	for range ready {
+	taken := min(ready, limit)
+	for range taken {
 		q, err := get[worker](xs, work.LoadPost(xs.posts.Record(0)))
 		xs.posts.Advance(1)
-		if err == nil { // otherwise the object has ended meanwhile
+		if _, due := xs.isDue[q]; err == nil && !due { // with an error the object has ended meanwhile
+			xs.isDue[q] = struct{}{}
 			xs.due = append(xs.due, q)
 		}
 	}
@@ -214,16 +241,18 @@ func (xs *xrcSession) turn(limit int) (n int, more bool, err error) {
 		if err != nil {
 			return n, false, err
 		}
-		n += k
+		n += max(k, 1)
 		if left { // the others first
 			xs.due = append(xs.due, xs.due[0])
+		} else {
+			delete(xs.isDue, xs.due[0])
 		}
 		xs.due = xs.due[1:]
 	}
 	if len(xs.due) == 0 {
 		xs.due = nil
 	}
-	return n + ready, len(xs.due) > 0, nil
+	return n + taken, len(xs.due) > 0 || ready > taken, nil
 }
 
 // tell tells the application of the completions that it waits for. It is for the event loop.
@@ -356,8 +385,11 @@ func (c *xrcCQ) takeRecords(b *batch, limit int) (n int, more bool, err error) {
 	}
 	c.mu.Unlock()
 	for _, q := range list {
+		if n >= limit {
+			return n, true, nil
+		}
 		k, left, err := q.takeRecords(b, limit-n)
-		n, more = n+k, more || left
+		n, more = n+max(k, 1), more || left
 		if err != nil {
 			return n, false, err
 		}

@@ -10,6 +10,7 @@ type Hello struct {
 	Protocol string   `json:"protocol"` // "rds"
 	Version  int      `json:"version"`
 	Features []string `json:"features,omitempty"`
+	Secret   []byte   `json:"secret,omitempty"` // proves to the next daemon that the application is the one which had its ports
 }
 
 // Protocol is what a Hello must name.

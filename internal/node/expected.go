@@ -1,5 +1,7 @@
 package node
 
+import "github.com/rds-go/rds/internal/statefile"
+
 // A port that a socket of the predecessor had, and nobody has bound yet, is expected:
 // peers hear that it is congested, and on XRC that it is full before they are granted
 // anything. What comes for it nevertheless, because its sender does not look at that, is
@@ -23,11 +25,11 @@ func (l *Local) expectedLocked(port uint16) bool {
 	return ok
 }
 
-func (l *Local) expectLocked(port uint16) {
+func (l *Local) expectLocked(port uint16, had *statefile.Owner) {
 	if l.expect == nil {
-		l.expect = make(map[uint16]struct{})
+		l.expect = make(map[uint16]*statefile.Owner)
 	}
-	l.expect[port] = struct{}{}
+	l.expect[port] = had
 	l.expecting.Store(int32(len(l.expect)))
 }
 

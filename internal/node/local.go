@@ -29,12 +29,11 @@ type Local struct {
 
 	waiters waiters // receivers that wait for a socket here
 
-	Mu      lockorder.Mutex[Local] // guards the fields below; held for bind and unbind
-	bits    *statefile.Address     // the entry of file for this address; nil: no port was bound, or file has no room
-	cong    *wire.CongestionMap    // nil: no bit was ever set; a node may have thousands of addresses
-	peers   []*Peer                // connections of this address, for map updates
-	expect  map[uint16]struct{}    // ports of the predecessor that nobody has bound yet
-	Keepers map[uint16]*Socket     // sockets that stand in for expected ports once a message has come for them
+	Mu      lockorder.Mutex[Local]      // guards the fields below; held for bind and unbind
+	cong    *wire.CongestionMap         // nil: no bit was ever set; a node may have thousands of addresses
+	peers   []*Peer                     // connections of this address, for map updates
+	expect  map[uint16]*statefile.Owner // ports of the predecessor that nobody has bound yet, with those who had them
+	Keepers map[uint16]*Socket          // sockets that stand in for expected ports once a message has come for them
 
 	full fullPorts
 }
@@ -51,9 +50,9 @@ func (l *Local) lookup(port uint16) *Socket {
 
 // bind gives s the port, or a free one for port 0: a random start, then
 // upward, skipping 0 and 1 (net/rds/bind.c, rds_add_bound), and ports that are
-// expected. It returns how many ports are expected no longer: what has come for the
-// port is in s's queue then.
-func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
+// expected. o is whose socket it is, nil: this process's. It returns how many ports are
+// expected no longer: what has come for the port is in s's queue then.
+func (l *Local) bind(s *Socket, port uint16, o *statefile.Owner) (met int, err error) {
 	k := l.lockKeeper(port)
 	if k != nil {
 		defer l.waiters.ended(k) // links that waited for room in the keeper look the port up again and find s
@@ -66,6 +65,9 @@ func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 	case port != 0:
 		if l.lookup(port) != nil {
 			return 0, datagram.ErrAddressInUse
+		}
+		if had, ok := l.expect[port]; ok && !s.Node.Succession.yields(had, o) {
+			return 0, errKept
 		}
 	default:
 		start := uint16(2 + rand.IntN(65534))
@@ -86,11 +88,8 @@ func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 	s.Port = port // before receivers can find s
 	pg[port&255].Store(s)
 	met = l.meetLocked(port) // after s can be found: until then receivers look for a keeper
-	if l.bits == nil && l.file != nil {
-		l.bits = l.file.Address(l.Addr)
-	}
-	if l.bits != nil {
-		l.bits.Set(port)
+	if l.file != nil {
+		l.file.Hold(l.Addr, port, o)
 	}
 	return met, nil
 }
@@ -99,8 +98,8 @@ func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 func (l *Local) unbind(port uint16, keep bool) {
 	l.Mu.Lock()
 	l.pages[port>>8].Load()[port&255].Store(nil)
-	if l.bits != nil && !keep {
-		l.bits.Clear(port)
+	if l.file != nil && !keep {
+		l.file.Free(l.Addr, port)
 	}
 	l.Mu.Unlock()
 }

@@ -60,6 +60,7 @@ type Node struct {
 	mapGen     atomic.Uint64 // grows with each congestion map received
 	monitored  atomic.Bool   // some socket has had a congestion monitor
 	Succession succession
+	numbers    numbers
 	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
 	rejections rejections
 	reports    reports
@@ -91,15 +92,6 @@ type PeerKey struct {
 
 // New is NewNode of package rds.
 func New(cfg config.Node) (*Node, error) { return NewHeir(cfg, nil) }
-
-// Inheritance is what a node takes over from another process when it is made.
-type Inheritance struct {
-	Generation uint32
-	Begin      chan struct{} // closed when the node may begin to serve
-	Sockets    *gnetloop.Inheritance
-	StateFile  func() (*statefile.File, error) // nil file: the predecessor had none
-	Restore    func(*Node) error               // takes over addresses and connections
-}
 
 // NewHeir is New for a node that takes over what another process has left; nil: nothing.
 func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
@@ -148,6 +140,10 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times, network gnetl
 	n.self = own
 	n.succeed()
 	n.Sequences.open(n.Succession.File, time.Now())
+	if in != nil {
+		n.numbers.highest = in.Number
+	}
+	n.numbers.open(n.Succession.File)
 	n.watch()
 	for _, a := range cfg.Addresses {
 		if _, err := n.Listen(a.Unmap()); err != nil {
@@ -175,16 +171,16 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times, network gnetl
 // Bind is Node.Bind of package rds.
 func (n *Node) Bind(addr netip.AddrPort) (*socket.Socket, error) {
 	addr = address.Unmap(addr)
-	s, err := n.BindFor(addr, nil)
+	s, err := n.BindFor(addr, nil, nil)
 	if err != nil {
 		return nil, &datagram.OpError{Op: "bind", Local: addr, Err: err}
 	}
 	return socket.New(s), nil
 }
 
-// BindFor makes a socket; prepare, if any, sees it before anybody else does. A new address has
+// BindFor makes a socket of o, nil: of this process; prepare, if any, sees it before anybody else does. A new address has
 // its first socket before the node listens on it: a peer may have waited for just that.
-func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, error) {
+func (n *Node) BindFor(addr netip.AddrPort, o *statefile.Owner, prepare func(*Socket)) (*Socket, error) {
 	addr, err := n.Bindable(addr)
 	if err != nil {
 		return nil, err
@@ -206,7 +202,7 @@ func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, err
 			return net.ErrClosed
 		}
 		var err error
-		if met, err = la.bind(b, addr.Port()); err == nil {
+		if met, err = la.bind(b, addr.Port(), o); err == nil {
 			n.socks[b], s = struct{}{}, b
 		}
 		return err

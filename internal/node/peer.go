@@ -71,7 +71,7 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 	var legacy conn.Legacy
 	if s != nil {
 		legacy = s.legacy
-		legacy.Generation = s.records[0].Generation.Load()
+		legacy.Generation = s.records[0].Generation
 	}
 	p.Down.Store(true)
 	p.users.Store(1) // whoever makes the peer holds it; its own addresses a node holds for ever
@@ -79,7 +79,7 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 		Owner: (*driven)(p), Runtime: driver.System{Work: &n.work}, Pool: n.Pool, Burst: n.Config.TCP.Burst,
 		Core: conn.Config{
 			Local: la.Addr, Remote: remote, Role: role, Paths: n.Config.Paths, OneOperation: p.own, Generation: n.Generation, PeerGeneration: legacy.Generation,
-			FirstSequence: uint64(time.Now().UnixNano()), IgnorePings: n.Config.DisablePing,
+			FirstSequence: n.numbers.first(time.Now()), IgnorePings: n.Config.DisablePing,
 			ReconnectMin: n.Config.ReconnectMin, ReconnectMax: n.Config.ReconnectMax, AskTimeout: n.askTimeout, Budget: n.Config.PeerBudget,
 			Pool: n.Pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
 		},

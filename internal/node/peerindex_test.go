@@ -42,7 +42,7 @@ func TestNumberIsKeptInQueues(t *testing.T) {
 		rdstest.Eventually(t, "the first message", func() bool { return halfOf(s).Queue.Count.Load() == 1 })
 		// The sender's map of congested ports is older than this: it does not hold the message back.
 		la.Mu.Lock()
-		la.expectLocked(7)
+		la.expectLocked(7, nil)
 		la.Mu.Unlock()
 		rdstest.MustSend(t, far, rdstest.AddrOf(la.Addr, 7), []byte("x"))
 		rdstest.Eventually(t, "both messages", func() bool {

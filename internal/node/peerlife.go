@@ -70,6 +70,7 @@ func (n *Node) endIdle(p *Peer) {
 	}
 	n.endedCounters.Add(p.countersLocked())
 	legacy := p.Core.Legacy()
+	n.numbers.note(legacy.Next[:]...)
 	legacy.Next = [conn.MaxPaths]uint64{} // a later peer's numbers are higher
 	p.Unlock()
 	delete(n.Peers, p.key)

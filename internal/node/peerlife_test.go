@@ -131,7 +131,7 @@ func TestSequenceTable(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	path := t.TempDir() + "/state"
 	open := func() (*sequences, *statefile.File) {
-		f, err := statefile.Open(path)
+		f, err := statefile.Open(path, func(err error) { t.Error(err) })
 		rdstest.Must(t, err)
 		s := &sequences{limit: 10}
 		s.open(f, now)

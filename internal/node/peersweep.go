@@ -43,6 +43,7 @@ func (n *Node) sweepSoonLocked() {
 // completions and the ring. The sweep reads the queues in this order, so that it misses no
 // message. No new messages name the numbers: their peers have ended.
 func (n *Node) Sweep() {
+	n.NoteNumbers()
 	x := &n.Index
 	rests := func(t ToldPeer) bool { return time.Since(t.Since) < x.resting() }
 	unnamed, named := new(SlotSet), new(SlotSet)

@@ -74,7 +74,9 @@ func (t *sequences) open(file *statefile.File, now time.Time) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	file.Peers(func(local, remote netip.Addr, r *statefile.Peer) { t.addLocked(addressPair{local, remote}, r, now) })
+	for _, r := range file.Peers() {
+		t.addLocked(r, now)
+	}
 	t.sortLocked()
 }
 
@@ -84,7 +86,7 @@ func (t *sequences) Bequeath() (list []LegacySequence) {
 	defer t.mu.Unlock()
 	for pair, s := range t.pairs {
 		for _, r := range s.records {
-			l := LegacySequence{Local: pair.local, Remote: pair.remote, Generation: r.Generation.Load(), Taken: r.Taken.Load(), Used: r.Used.Load()}
+			l := LegacySequence{Local: pair.local, Remote: pair.remote, Generation: r.Generation, Taken: r.Taken.Load(), Used: r.Used.Load()}
 			for i := range l.Next {
 				l.Next[i] = r.Next[i].Load()
 			}
@@ -99,20 +101,20 @@ func (t *sequences) Adopt(list []LegacySequence, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range list {
-		r := new(statefile.Peer)
-		r.Generation.Store(l.Generation)
+		r := &statefile.Peer{Local: l.Local, Remote: l.Remote, Generation: l.Generation}
 		r.Taken.Store(l.Taken)
 		r.Used.Store(l.Used)
 		for i := range l.Next {
 			r.Next[i].Store(l.Next[i])
 		}
-		t.addLocked(addressPair{l.Local, l.Remote}, r, now)
+		t.addLocked(r, now)
 	}
 	t.sortLocked()
 }
 
 // addLocked adds a record of a predecessor.
-func (t *sequences) addLocked(k addressPair, r *statefile.Peer, now time.Time) {
+func (t *sequences) addLocked(r *statefile.Peer, now time.Time) {
+	k := addressPair{r.Local, r.Remote}
 	s := t.pairs[k]
 	if s == nil {
 		s = &sequence{addressPair: k, ended: now}
@@ -227,10 +229,10 @@ func (s *sequence) recordLocked(generation uint32, now time.Time) *statefile.Pee
 		return nil
 	}
 	for i, r := range s.records {
-		if r.Generation.Load() == generation {
+		if r.Generation == generation {
 			copy(s.records[1:i+1], s.records[:i])
 			s.records[0] = r
-			r.Used.Store(now.UnixNano())
+			r.Use(now.UnixNano())
 			return r
 		}
 	}
@@ -245,7 +247,7 @@ func (t *sequences) other(s *sequence, generation uint32) *statefile.Peer {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := slices.IndexFunc(s.records, func(r *statefile.Peer) bool { return r.Generation.Load() == generation }); i >= 0 {
+	if i := slices.IndexFunc(s.records, func(r *statefile.Peer) bool { return r.Generation == generation }); i >= 0 {
 		return s.records[i]
 	}
 	return nil
@@ -258,8 +260,7 @@ func (t *sequences) keep(pair addressPair, in *recordsInUse, path int, has conn.
 	defer t.mu.Unlock()
 	s := t.pairs[pair]
 	if r := s.recordLocked(has.Generation, now); r != nil {
-		r.Next[path].Store(has.Next)
-		r.Taken.Add(has.Taken)
+		r.Take(path, has.Next, has.Taken)
 		in[path].Store(r)
 		return s, r
 	}
@@ -280,17 +281,12 @@ func (t *sequences) keep(pair addressPair, in *recordsInUse, path int, has conn.
 		}
 	}
 	t.expireLocked(now)
-	var r *statefile.Peer
+	r := &statefile.Peer{Local: pair.local, Remote: pair.remote, Generation: has.Generation}
+	r.Take(path, has.Next, has.Taken)
+	r.Use(now.UnixNano())
 	if t.file != nil {
-		r = t.file.Add(pair.local, pair.remote, has.Generation, path, has.Next, has.Taken)
+		t.file.Add(r)
 	}
-	if r == nil { // The file is full, or there is none.
-		r = new(statefile.Peer)
-		r.Generation.Store(has.Generation)
-		r.Next[path].Store(has.Next)
-		r.Taken.Store(has.Taken)
-	}
-	r.Used.Store(now.UnixNano())
 	s.records = slices.Insert(s.records, 0, r)
 	t.records++
 	in[path].Store(r)
@@ -315,7 +311,7 @@ func (t *sequences) received(s *sequence, path int) (list []conn.Received) {
 	defer t.mu.Unlock()
 	for _, r := range s.records {
 		if next := r.Next[path].Load(); next > 0 {
-			list = append(list, conn.Received{Generation: r.Generation.Load(), Next: next, Taken: r.Taken.Load()})
+			list = append(list, conn.Received{Generation: r.Generation, Next: next, Taken: r.Taken.Load()})
 		}
 	}
 	return list

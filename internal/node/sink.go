@@ -77,7 +77,7 @@ func (k *sink) use() {
 		return
 	}
 	if record := p.Node.Sequences.use(s, &p.records, k.rx.Path(), in.Generation(), time.Now()); record != nil {
-		record.Next[k.rx.Path()].Store(in.Next())
+		record.Take(k.rx.Path(), in.Next(), 0)
 	}
 }
 
@@ -95,7 +95,7 @@ func (k *sink) restore(generation uint32) {
 			next = o.Next
 		}
 	})
-	record.Next[k.rx.Path()].Store(next)
+	record.Take(k.rx.Path(), next, 0)
 }
 
 // remember stores what was received, all before the message next, before applications have
@@ -113,10 +113,9 @@ func (k *sink) remember(next uint64) {
 		k.taken = 0
 		return
 	}
-	record.Next[path].Store(next)
+	record.Take(path, next, k.taken)
 	if k.taken > 0 {
 		in.Took(k.taken)
-		record.Taken.Add(k.taken)
 		k.taken = 0
 	}
 }

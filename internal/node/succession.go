@@ -16,19 +16,22 @@ import (
 //
 // Links to peers wait until all of these ports are bound, at most gateTime. Until a port
 // is bound, or the grace is over, it counts as congested, and what comes for it
-// nevertheless waits in a keeper.
+// nevertheless waits in a keeper. Only whose the port was may bind it until then: see
+// attendance.
 type succession struct {
-	File   *statefile.File // nil: no state file, and so no predecessor
-	opened chan struct{}   // closed when links to peers may be made and taken
+	File *statefile.File // nil: no state file, and so no predecessor
+	attendance
+	opened chan struct{} // closed when links to peers may be made and taken
 
-	mu      lockorder.Mutex[succession] // guards the fields below; a leaf
-	ports   map[netip.Addr][]uint16     // the predecessor's ports that nobody has bound yet
-	missing int                         // number of ports in ports
-	links   []func()                    // inbound links that wait for the gate
-	gate    *time.Timer
-	grace   *time.Timer
-	over    bool // the grace time is over
-	held    bool // constant: daemon.Heir.Begin opens
+	mu       lockorder.Mutex[succession]                // guards the fields below; a leaf
+	ports    map[netip.Addr]map[uint16]*statefile.Owner // the predecessor's ports, with those who had them; nil: not known
+	services map[uint64]*statefile.HeldService          // the predecessor's service ids of XRC
+	missing  int                                        // number of ports in ports
+	links    []func()                                   // inbound links that wait for the gate
+	gate     *time.Timer
+	grace    *time.Timer
+	over     bool // the grace time is over
+	held     bool // constant: daemon.Heir.Begin opens
 }
 
 const (
@@ -45,25 +48,28 @@ func (n *Node) succeed() {
 	u := &n.Succession
 	u.opened = make(chan struct{})
 	if in := n.inherited; in != nil {
-		u.held = true
-		f, err := in.StateFile()
-		if err != nil {
-			n.Log.Warn("no state file: a restart may lose messages", zap.Error(err))
-		} else if f != nil {
-			u.File, u.ports = f, f.Ports()
-		}
+		u.held, u.taking = true, true
+		u.File = in.StateFile
 	} else if n.Config.State != "" {
-		f, err := statefile.Open(n.Config.State)
+		f, err := statefile.Open(n.Config.State, n.stateFailed)
 		if err != nil {
-			n.Log.Warn("no state file: a restart may lose messages", zap.String("file", n.Config.State), zap.Error(err))
+			n.stateFailed(err)
 		} else {
-			u.File, u.ports = f, f.Ports()
+			u.File = f
 		}
 	}
-	for _, ports := range u.ports {
-		u.missing += len(ports)
+	if u.File != nil {
+		u.services, u.ports = u.File.Services(), make(map[netip.Addr]map[uint16]*statefile.Owner)
+		left := u.File.Left()
+		u.missing = len(left)
+		for a, had := range left {
+			if u.ports[a.Addr()] == nil {
+				u.ports[a.Addr()] = make(map[uint16]*statefile.Owner)
+			}
+			u.ports[a.Addr()][a.Port()] = had
+		}
 	}
-	if u.missing == 0 || n.Config.Grace < 0 {
+	if u.missing+len(u.services) == 0 || n.Config.Grace < 0 {
 		u.over = true
 		u.openUnlessHeld()
 		if !u.held { // with held sockets, all ports are bound again before anybody looks
@@ -71,8 +77,12 @@ func (n *Node) succeed() {
 		}
 		return
 	}
-	n.Log.Info("waiting for the ports of the predecessor", zap.Int("ports", u.missing), zap.Duration("grace", n.Config.Grace))
-	u.gate = time.AfterFunc(min(gateTime, n.Config.Grace), u.openUnlessHeld)
+	if u.missing > 0 {
+		n.Log.Info("waiting for the ports of the predecessor", zap.Int("ports", u.missing), zap.Duration("grace", n.Config.Grace))
+		u.gate = time.AfterFunc(min(gateTime, n.Config.Grace), u.openUnlessHeld)
+	} else {
+		u.openUnlessHeld()
+	}
 	u.grace = time.AfterFunc(n.Config.Grace, n.graceOver)
 }
 
@@ -80,13 +90,27 @@ func (n *Node) succeed() {
 func (n *Node) forgetPorts() {
 	u := &n.Succession
 	for a, ports := range u.ports {
-		la, bits := n.Local(a), u.File.Address(a)
-		for _, port := range ports {
-			if la == nil || la.lookup(port) == nil {
-				bits.Clear(port)
+		la := n.Local(a)
+		for port := range ports {
+			if la == nil {
+				u.File.Free(a, port)
+				continue
 			}
+			la.Mu.Lock()
+			if la.lookup(port) == nil {
+				u.File.Free(a, port)
+			}
+			la.Mu.Unlock()
 		}
 	}
+	for _, h := range u.services {
+		u.File.FreeService(h)
+	}
+}
+
+// stateFailed tells that the state file is of no use, or has no room for what is new.
+func (n *Node) stateFailed(err error) {
+	n.Log.Warn("no state file: a restart may lose messages", zap.String("file", n.Config.State), zap.Error(err))
 }
 
 // Open lets links to peers be made and taken.
@@ -149,8 +173,8 @@ func (u *succession) introduce(la *Local) {
 	}
 	la.Mu.Lock()
 	defer la.Mu.Unlock()
-	for _, port := range u.ports[la.Addr] {
-		la.expectLocked(port)
+	for port, had := range u.ports[la.Addr] {
+		la.expectLocked(port, had)
 	}
 }
 
@@ -196,12 +220,14 @@ func (n *Node) graceOver() {
 // endSuccession ends what waits.
 func (n *Node) endSuccession() {
 	u := &n.Succession
-	if u.gate != nil {
-		u.gate.Stop()
-		u.grace.Stop()
+	for _, t := range [...]*time.Timer{u.gate, u.grace} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	u.Open()
 	if in := n.inherited; u.File != nil && (in == nil || isClosed(in.Begin)) { // the predecessor has the lock until Begin
+		n.HighestNumber()
 		u.File.Close()
 	}
 }

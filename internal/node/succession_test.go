@@ -277,7 +277,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 	const port = 4000
 	n, l := new(Node), new(Local)
 	s := newSocket(n, l)
-	l.expectLocked(port)
+	l.expectLocked(port, nil)
 	k := l.keeper(n, port)
 	k.Queue.In = make([]socket.Item, 1<<19) // takes a while to move
 	const receivers = 4
@@ -303,7 +303,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 	begun.Wait()
 	bound := make(chan error)
 	go func() {
-		_, err := l.bind(s, port)
+		_, err := l.bind(s, port, nil)
 		bound <- err
 	}()
 	for range 1000 {

@@ -64,16 +64,24 @@ type Service struct {
 	// Ports says who may bind which ports; a port that no rule names is
 	// anybody's.
 	Ports []PortRule
+	// Services says the same of who may advertise which service ids of XRC.
+	Services []ServiceRule
 
 	// Logger receives one line per change of state; nil means the node's.
 	Logger *zap.Logger
 }
 
-// PortRule reserves the ports First to Last for some users and groups.
-type PortRule struct {
-	First, Last uint16
+// Rule reserves the names First to Last for some users and groups.
+type Rule[Name uint16 | uint64] struct {
+	First, Last Name
 	UIDs, GIDs  []uint32
 }
+
+// PortRule reserves ports.
+type PortRule = Rule[uint16]
+
+// ServiceRule reserves service ids of XRC.
+type ServiceRule = Rule[uint64]
 
 // Validate returns nil or one error that names every field out of bounds.
 func (c *Service) Validate() error {
@@ -110,6 +118,11 @@ func (c *Service) Validate() error {
 	for i, r := range c.Ports {
 		if r.First > r.Last {
 			bad(fmt.Sprintf("Ports[%d]", i), "first port after the last", fmt.Sprintf("%d-%d", r.First, r.Last))
+		}
+	}
+	for i, r := range c.Services {
+		if r.First > r.Last {
+			bad(fmt.Sprintf("Services[%d]", i), "first id after the last", fmt.Sprintf("%#x-%#x", r.First, r.Last))
 		}
 	}
 	return errors.Join(errs...)
