@@ -44,6 +44,7 @@ type daemon struct {
 	came    <-chan successor         // successors that ask to take over
 	program string                   // file of the program, for a successor
 	at      place                    // what a successor must have as this daemon has it
+	lock    *servingLock             // lock of the sockets; nil: there is no socket that a successor could ask at
 	before  *predecessor             // daemon whose place this one takes; nil: none
 	heir    *rds.Heir                // what it has left
 	notify  func(state string) error // tells the service manager

@@ -99,7 +99,7 @@ func (s *settings) handOn(p *plan, log *zap.Logger) error {
 	}
 	switch {
 	case err != nil && s.Handover.Kernel == kernelRequire:
-		return cli.WithStatus(cli.StatusUsage, fmt.Errorf("handover.kernel: %s, and %w", kernelRequire, err))
+		return cli.WithStatus(statusConfig, fmt.Errorf("handover.kernel: %s, and %w", kernelRequire, err))
 	case err != nil:
 		if len(p.prefixes) > 0 || !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ebpf.ErrNotSupported) {
 			log.Info("the kernel hands no connections over: each address has its own listening sockets",

@@ -284,7 +284,7 @@ func TestDaemonWithoutHandover(t *testing.T) {
 	pins := s.pins
 	s.pins = filepath.Join(s.tmp, "none")
 	d := s.start("require", "10.200.0.0/28")
-	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "handover.kernel: require") {
+	if status := d.Wait(); status != statusConfig || !strings.Contains(d.Stderr.String(), "handover.kernel: require") {
 		t.Errorf("status %d: %s", status, d.Stderr)
 	}
 	s.pins = pins
@@ -292,7 +292,7 @@ func TestDaemonWithoutHandover(t *testing.T) {
 	must(t, err)
 	h.Close()
 	d = s.start("stranger", "10.200.0.0/28")
-	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "not permitted: needs to be owner") {
+	if status := d.Wait(); status != statusConfig || !strings.Contains(d.Stderr.String(), "not permitted: needs to be owner") {
 		t.Errorf("status %d: %s", status, d.Stderr)
 	}
 	args := s.b.Args(bin.Path("rdsd"), "--listen", "10.200.0.0/28", "--socket", "none", "--control", "none")
@@ -321,7 +321,7 @@ func TestDaemonBesideAHandoverOfAnotherNamespace(t *testing.T) {
 	h.Close()
 	const why = "of another network namespace"
 	d := s.start("require", "10.200.0.0/28")
-	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "handover.kernel: require") || !strings.Contains(d.Stderr.String(), why) {
+	if status := d.Wait(); status != statusConfig || !strings.Contains(d.Stderr.String(), "handover.kernel: require") || !strings.Contains(d.Stderr.String(), why) {
 		t.Errorf("require: status %d: %s", status, d.Stderr)
 	}
 	for _, c := range []struct{ listen, ping string }{{"10.200.0.0/28", "10.200.0.15"}, {s.b.IP4.String(), s.b.IP4.String()}} {

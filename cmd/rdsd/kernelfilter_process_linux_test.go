@@ -267,7 +267,7 @@ func TestKernelFilterThatIsMissing(t *testing.T) {
 	terminate(t, d)
 	f.configure("refuse", "require", f.friend.IP4)
 	d = daemonOn(t, f.host, "--config", f.file)
-	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), `admission.kernel is "require": no pins in `+f.pins) {
+	if status := d.Wait(); status != statusConfig || !strings.Contains(d.Stderr.String(), `admission.kernel is "require": no pins in `+f.pins) {
 		t.Errorf("status %d: %s", status, d.Stderr)
 	}
 }

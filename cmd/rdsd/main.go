@@ -38,8 +38,8 @@ Settings come from the flags, then the file given by --config, then the
 defaults. docs/OPERATIONS.md in the sources describes them all, and
 cmd/rdsd/rdsd.toml has them at their defaults. Sockets may come from systemd.
 
-Exit status: 0 after a signal, 1 if it failed or was ended twice, 2 if its
-flags or settings are wrong.`
+Exit status: 0 after a signal, 1 if it failed or was ended twice, 64 if its flags are
+wrong, 78 if its settings are.`
 
 const examples = `  rdsd --listen 10.0.0.1
   rdsd --listen 10.0.0.1,10.0.1.1 --npaths 8
@@ -48,12 +48,22 @@ const examples = `  rdsd --listen 10.0.0.1
   rdsd --listen 127.0.0.2 --port 17000 --control /tmp/rdsd.sock --log-level debug
   rdsd --config /etc/rdsd.toml`
 
+// Exit statuses of a daemon that cannot begin (sysexits.h). A service manager does not try again after
+// these. They are none of the Go runtime, which ends a process that panics with 2.
+const (
+	statusUsage  = 64
+	statusConfig = 78
+)
+
 func main() {
 	args, wrong := cli.GoodArgs(newCommand(nil), os.Args[1:])
 	// Standard error may take nothing, which must not keep the process from ending.
 	sink := logsink.New(os.Stderr, func(uint64) []byte { return nil })
 	status := cli.RunTo(newCommand(wrong), args, sink)
 	sink.Close(flushTime)
+	if status == cli.StatusUsage {
+		status = statusUsage
+	}
 	os.Exit(status)
 }
 

@@ -101,19 +101,19 @@ func TestDaemonCannotStart(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"no address", nil, 2, "rdsd: listen: no address: give --listen HOST[,HOST...], or listen in the configuration file\n"},
-		{"bad settings", []string{"--listen", "10.0.0.256", "--npaths", "2"}, 2, `rdsd: listen: "10.0.0.256": neither an IP address nor a host name; npaths: 2 is neither 1 nor 8` + "\n"},
-		{"unknown key", []string{"--config", file}, 2, "rdsd: " + file + ":1: lissten: unknown key; listen: no address: give --listen HOST[,HOST...], or listen in the configuration file\n"},
-		{"all at once", []string{"--config", several, "--listn", "127.22.4.6", "--npaths", "two", "--log-level=loud", "--xrc-port", "17204", "extra"}, 2, `rdsd: unknown flag: --listn; invalid argument "two" for "--npaths" flag: strconv.ParseInt: parsing "two": invalid syntax; unexpected argument "extra"; ` +
+		{"no address", nil, statusConfig, "rdsd: listen: no address: give --listen HOST[,HOST...], or listen in the configuration file\n"},
+		{"bad settings", []string{"--listen", "10.0.0.256", "--npaths", "2"}, statusConfig, `rdsd: listen: "10.0.0.256": neither an IP address nor a host name; npaths: 2 is neither 1 nor 8` + "\n"},
+		{"unknown key", []string{"--config", file}, statusConfig, "rdsd: " + file + ":1: lissten: unknown key; listen: no address: give --listen HOST[,HOST...], or listen in the configuration file\n"},
+		{"all at once", []string{"--config", several, "--listn", "127.22.4.6", "--npaths", "two", "--log-level=loud", "--xrc-port", "17204", "extra"}, statusUsage, `rdsd: unknown flag: --listn; invalid argument "two" for "--npaths" flag: strconv.ParseInt: parsing "two": invalid syntax; unexpected argument "extra"; ` +
 			several + ":1: lissten: unknown key; " + several + ":2: npaths: want a whole number, at most 9223372036854775807; " + several + ":4: tcp.buffers: unknown key; " +
 			`listen: no address: give --listen HOST[,HOST...], or listen in the configuration file; xrc.port: 17204 is the port of RDS over TCP; tcp.silence: 10ms is neither 0s nor at least 1s; ` +
 			`log.level: "loud" is none of debug, info, warn and error (see rdsd --help)` + "\n"},
-		{"no file", []string{"--config", tmp + "/none"}, 2, "rdsd: open " + tmp + "/none: no such file or directory\n"},
-		{"bad flag", []string{"--listen", "127.22.4.6", "--drain", "5"}, 2, `rdsd: invalid argument "5" for "--drain" flag: time: missing unit in duration "5" (see rdsd --help)` + "\n"},
-		{"argument", []string{"--listen", "127.22.4.7", "127.22.4.6"}, 2, `rdsd: unexpected argument "127.22.4.6" (see rdsd --help)` + "\n"},
+		{"no file", []string{"--config", tmp + "/none"}, statusConfig, "rdsd: open " + tmp + "/none: no such file or directory\n"},
+		{"bad flag", []string{"--listen", "127.22.4.6", "--drain", "5"}, statusUsage, `rdsd: invalid argument "5" for "--drain" flag: time: missing unit in duration "5" (see rdsd --help)` + "\n"},
+		{"argument", []string{"--listen", "127.22.4.7", "127.22.4.6"}, statusUsage, `rdsd: unexpected argument "127.22.4.6" (see rdsd --help)` + "\n"},
 		{"address taken", []string{"--listen", "127.22.4.5"}, 1, "rdsd: 127.22.4.5: port 17204 is in use, by another node or the kernel's RDS\n"},
 		{"foreign address", []string{"--listen", "192.0.2.1"}, 1, "rdsd: listen: 192.0.2.1: cannot assign requested address: it is not an address of this host, which has "},
-		{"group of the control socket", []string{"--config", group}, 2, `rdsd: control_group: no group "no-such-group" on this host` + "\n"},
+		{"group of the control socket", []string{"--config", group}, statusConfig, `rdsd: control_group: no group "no-such-group" on this host` + "\n"},
 		{"socket taken", []string{"--listen", "127.22.4.6", "--socket", attach}, 1, "rdsd: another daemon has the socket " + attach + "; choose another with --socket\n"},
 		{"metrics taken", []string{"--listen", "127.22.4.6", "--metrics", taken.Addr().String()}, 1, "rdsd: metrics: listen tcp " + taken.Addr().String() + ": bind: address already in use\n"},
 		{"control socket taken", []string{"--listen", "127.22.4.6", "--control", ctl}, 1, "rdsd: another node has the control socket " + ctl + "; choose another with --control\n"},

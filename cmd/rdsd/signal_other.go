@@ -9,5 +9,3 @@ import (
 
 // upgradeSignal is a signal that never comes.
 var upgradeSignal os.Signal = syscall.Signal(-1)
-
-func kill(int) {}

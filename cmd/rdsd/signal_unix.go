@@ -9,5 +9,3 @@ import (
 
 // upgradeSignal has the daemon start its successor.
 var upgradeSignal os.Signal = syscall.SIGUSR2
-
-func kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }

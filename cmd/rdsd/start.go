@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,13 +27,13 @@ import (
 func start(set settings, reading error, load func() (settings, error), takeover bool) error {
 	p, err := set.planAfter(reading)
 	if err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
+		return cli.WithStatus(statusConfig, err)
 	}
 	signal.Ignore(syscall.SIGPIPE) // Without this a write to a standard error that is closed ends the process.
 	log, level, sink, err := set.Log.open(os.Stderr)
 	defer sink.Close(flushTime)
 	if err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
+		return cli.WithStatus(statusConfig, err)
 	}
 	zap.RedirectStdLog(log) // libraries write to the standard logger
 	program, err := exec.LookPath(os.Args[0])
@@ -48,7 +49,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	}
 	if err != nil {
 		in.close()
-		return cli.WithStatus(cli.StatusUsage, err)
+		return cli.WithStatus(statusConfig, err)
 	}
 	p.service.ReportGroups = reportGroups(p.control) // the control socket may be an inherited one, with another group
 	if in.attach != nil {
@@ -72,8 +73,19 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 			in.close()
 			return err
 		}
-	} else {
-		d.before = d.fromStore(left)
+	}
+	if err := d.openLock(asks, takeover); err != nil {
+		d.before.refuse(err)
+		return err
+	}
+	defer d.lock.close()
+	if !takeover {
+		if d.before = d.fromStore(left); d.before == nil && d.lock != nil {
+			if got, err := d.lock.take(0); !got {
+				in.close()
+				return cmp.Or(err, d.taken())
+			}
+		}
 	}
 	if err := d.open(p); err != nil {
 		if d.before != nil { // the predecessor goes on with all there is
@@ -83,12 +95,43 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 		in.close() // closes what no part has closed
 		return err
 	}
+	if d.lock == nil {
+		asks = ""
+	}
 	if err := d.begin(p, asks); err != nil {
 		return err
 	}
 	d.log.Info("ready", zap.String("listen", strings.Join(set.Listen, ",")), zap.String("socket", where(p.service.Path, in.attach)),
 		zap.String("control", where(p.control.Path, in.control)), zap.String("metrics", set.Metrics), zap.Int("pid", os.Getpid()))
 	return d.run()
+}
+
+// taken says that another daemon has the lock of the sockets.
+func (d *daemon) taken() error {
+	if d.at.Socket != none {
+		return d.set.explainSocket(syscall.EADDRINUSE)
+	}
+	return d.set.explainControl(control.ErrInUse)
+}
+
+// openLock opens the lock of the daemon's sockets.
+func (d *daemon) openLock(asks string, takeover bool) (err error) {
+	if asks == "" {
+		if takeover {
+			return cli.Usage(errors.New("--takeover: neither a socket for applications nor a control socket: nobody to ask"))
+		}
+		return nil
+	}
+	if d.at.Socket != none && d.at.Socket != "" { // the directory of the socket, in which the file is
+		if err := ipc.MakeDir(d.at.Socket); err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+	}
+	if d.lock, err = openLock(lockPath(asks)); err != nil && !takeover {
+		d.log.Warn("no successor can take over", zap.Error(err))
+		return nil
+	}
+	return err
 }
 
 // where is a socket for the log: its path, or that of an inherited one.
@@ -117,7 +160,7 @@ func (d *daemon) open(p plan) (err error) {
 	}
 	p.node.Logger, p.service.Logger, d.admission = d.log, d.log, p.node.Admission
 	if err := d.filter.usable(&d.set.Admission); err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
+		return cli.WithStatus(statusConfig, err)
 	}
 	if d.before != nil {
 		return d.inherit(p)
@@ -129,7 +172,7 @@ func (d *daemon) open(p plan) (err error) {
 	d.node, opened = n, append(opened, n)
 	// Not before the node has its addresses: another daemon may have them, and this filter.
 	if err = d.filter.set(&d.set.Admission, d.admission.Allow); err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
+		return cli.WithStatus(statusConfig, err)
 	}
 
 	if p.service.Path != "" || p.service.Listener != nil {

@@ -21,7 +21,8 @@ import (
 // predecessor is the daemon whose place this one takes.
 type predecessor struct {
 	c      *ipc.Conn
-	pid    int
+	pid    int  // 0: not known
+	locks  bool // it gives the lock up with go, or when it dies
 	legacy *rds.Legacy
 	parts  map[string]*os.File // listening sockets by name
 	owns   map[string]bool     // their files are this daemon's to remove
@@ -43,17 +44,22 @@ func takeFrom(path string, at place) (*predecessor, error) {
 		return fail(err)
 	}
 	_ = c.SetDeadline(time.Now().Add(takeoverAsk))
-	if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: at}); err != nil {
+	if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: at, Lock: true}); err != nil {
 		return fail(err)
 	}
-	_ = c.SetDeadline(time.Time{}) // the daemon has limits of its own
+	_ = c.SetDeadline(time.Now().Add(takeoverAnswerTime))
 	var answer takeoverAnswer
 	if err := c.Receive(&answer); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("the running daemon does not answer: it is stopped, or hangs, or still waits for its peers after %v", takeoverAnswerTime)
+		}
 		return fail(err)
 	}
+	_ = c.SetDeadline(time.Time{}) // from here on it has limits of its own
 	if answer.Error != "" {
 		return fail(errors.New("the running daemon goes on: " + answer.Error))
 	}
+	p.locks = answer.Lock
 	if cred.PID != 0 { // a daemon in another PID namespace has PID 0 here
 		p.pid = answer.PID
 	}
@@ -86,19 +92,36 @@ func takeFrom(path string, at place) (*predecessor, error) {
 	return p, nil
 }
 
-// serve tells the predecessor that all is ready, and returns nil when it is this daemon's
-// turn: when the predecessor says so, or has ended.
-func (p *predecessor) serve() error {
-	if p.c == nil { // the predecessor has ended, and left all in the descriptor store
+// serve tells the predecessor that all is ready, and returns nil when this daemon has the lock, and
+// so serves: when the predecessor says so, or has ended.
+func (p *predecessor) serve(lock *servingLock) error {
+	take := func(most time.Duration) error {
+		switch got, err := lock.take(most); {
+		case err != nil:
+			return err
+		case !got:
+			return errors.New("takeover: another rdsd has the lock, and serves: this one ends")
+		}
 		return nil
 	}
+	if p.c == nil { // the predecessor has ended, and left all in the descriptor store
+		return take(takeoverStep)
+	}
+	ended := func() bool {
+		if p.locks {
+			return take(takeoverKill) == nil
+		}
+		return p.pid != 0 && ended(p.pid) && take(0) == nil
+	}
 	var m takeoverStepMessage
+	_ = p.c.SetReadDeadline(time.Now().Add(takeoverAnswerTime))
 	err := p.c.Send(&takeoverStepMessage{Step: stepReady})
 	if err == nil {
 		err = p.c.Receive(&m)
 	}
 	switch {
-	case err != nil && ended(p.pid):
+	case err != nil && ended():
+		_ = p.c.Send(&takeoverStepMessage{Step: stepServing}) // to whom has given up the lock, and is not dead
 		return nil
 	case err != nil:
 		return fmt.Errorf("takeover: the running daemon goes on: %w", err)
@@ -107,8 +130,16 @@ func (p *predecessor) serve() error {
 	case m.Step != stepGo:
 		return fmt.Errorf("takeover: %q instead of %q", m.Step, stepGo)
 	}
-	if err := p.c.Send(&takeoverStepMessage{Step: stepServing}); err != nil && !ended(p.pid) {
+	if p.locks {
+		if err := take(takeoverStep); err != nil {
+			return err
+		}
+	}
+	if err := p.c.Send(&takeoverStepMessage{Step: stepServing}); err != nil && !p.locks && !ended() {
 		return fmt.Errorf("takeover: the running daemon goes on: %w", err)
+	}
+	if !p.locks {
+		_ = take(0) // the predecessor has no lock; another daemon finds this one's
 	}
 	return nil
 }
@@ -147,7 +178,7 @@ func (d *daemon) inherit(p plan) error {
 // successors.
 func (d *daemon) begin(p plan, asks string) error {
 	if d.before != nil {
-		if err := d.before.serve(); err != nil {
+		if err := d.before.serve(d.lock); err != nil {
 			return err
 		}
 		d.heir.Begin()
@@ -170,6 +201,9 @@ func (d *daemon) begin(p plan, asks string) error {
 		d.log.Error("not shown", zap.Error(err)) // the node serves
 	}
 	if asks == "" {
+		if d.before != nil {
+			d.before.close()
+		}
 		return nil
 	}
 	l, err := listenerOf[*net.UnixListener](d.before, partTakeover)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -31,20 +32,24 @@ import (
 //	    │ serving ──────────────────────────────▶ │ ends
 //	    │ serves                                  │
 //
-// Until the daemon has read serving it can go on, and does when the successor has ended,
-// refuses, or takes too long: the successor does nothing that peers or applications could
-// see before it has written serving, and one that is late is killed. A successor whose
-// predecessor ends before go serves: nobody else does.
+// With go the daemon gives up the lock of its sockets (see servingLock), which the successor
+// takes before it says serving: who has the lock serves. Until the daemon has read serving it can
+// go on, and does when the successor has ended, refuses, or takes too long, and the daemon has the
+// lock again: the successor does nothing that peers or applications could see before it has
+// written serving, and one that has the lock and hangs is killed, if it is in sight. A successor whose predecessor ends
+// before go gets the lock, and serves: nobody else does. A daemon or successor of a version without the
+// lock is known by the process numbers of the two.
 
 // takeoverVersion is that of this exchange.
 const takeoverVersion = 1
 
 // Limits of an exchange.
 const (
-	takeoverAsk  = 5 * time.Second // until the successor has asked
-	takeoverStep = 3 * time.Second // for each further step of the successor: less than an application that attaches waits
-	takeoverKill = 2 * time.Second // until a successor that was killed has ended
-	takeoverFDs  = 128             // descriptors in one message
+	takeoverAsk        = 5 * time.Second // until the successor has asked
+	takeoverAnswerTime = 9 * time.Second // until the daemon has answered a successor
+	takeoverStep       = 3 * time.Second // for each further step of the successor: less than an application that attaches waits
+	takeoverKill       = 2 * time.Second // until a successor that was killed has ended
+	takeoverFDs        = 128             // descriptors in one message
 )
 
 // takeoverAskMessage is what a successor asks with.
@@ -52,6 +57,7 @@ type takeoverAskMessage struct {
 	Version int
 	Legacy  int // rds.LegacyVersion
 	Place   place
+	Lock    bool // the successor serves when it has the lock
 }
 
 // place is what a successor must have as its predecessor has it.
@@ -67,6 +73,7 @@ type takeoverAnswer struct {
 	PID    int          // the daemon's process; the socket's credentials are those of the first daemon, which called listen
 	Files  int          // number of descriptors that follow: the state of the rds.Legacy, its files, those of Parts
 	Legacy int          // number of files of the rds.Legacy
+	Lock   bool         // the daemon gives up the lock with go
 	Parts  []passedPart // listening sockets
 }
 
@@ -146,8 +153,10 @@ func (at *place) differs(other *place) (keys []string) {
 
 // successor is one that has asked, and may.
 type successor struct {
-	c   *ipc.Conn
-	pid int
+	c       *ipc.Conn
+	pid     int      // 0: a process of another PID namespace
+	locks   bool     // it serves when it has the lock
+	process *os.File // nil: not known
 }
 
 // takeoverServer takes in successors.
@@ -187,14 +196,15 @@ func (t *takeoverServer) run() {
 			continue
 		}
 		c := ipc.NewConn(u)
-		pid, err := t.ask(c)
+		s, err := t.ask(c)
 		if err != nil {
-			t.log.Warn("takeover refused", zap.Int("pid", pid), zap.Error(err))
+			t.log.Warn("takeover refused", zap.Int("pid", s.pid), zap.Error(err))
 			_ = c.Send(&takeoverAnswer{Error: err.Error()})
 			_ = c.Close()
 			continue
 		}
-		t.came <- successor{c, pid}
+		s.process = processFile(u, s.pid)
+		t.came <- s
 	}
 }
 
@@ -202,27 +212,30 @@ func (t *takeoverServer) run() {
 const takeoverPause = 50 * time.Millisecond
 
 // ask reads what a successor asks for, and judges it.
-func (t *takeoverServer) ask(c *ipc.Conn) (pid int, err error) {
+func (t *takeoverServer) ask(c *ipc.Conn) (s successor, err error) {
+	s.c = c
 	cred, err := c.Peer()
 	if err != nil {
-		return 0, err
+		return s, err
 	}
+	s.pid = cred.PID
 	_ = c.SetDeadline(time.Now().Add(takeoverAsk))
 	c.Bound()
 	var q takeoverAskMessage
 	if err := c.Receive(&q); err != nil {
-		return cred.PID, err
+		return s, err
 	}
+	s.locks = q.Lock
 	uid := os.Geteuid()
 	switch {
 	case cred.UID != 0 && int(cred.UID) != uid:
-		return cred.PID, fmt.Errorf("user %d may not take over from user %d", cred.UID, uid)
+		return s, fmt.Errorf("user %d may not take over from user %d", cred.UID, uid)
 	case q.Version != takeoverVersion || q.Legacy != rds.LegacyVersion:
-		return cred.PID, fmt.Errorf("versions %d and %d of takeover and state, this daemon has %d and %d", q.Version, q.Legacy, takeoverVersion, rds.LegacyVersion)
+		return s, fmt.Errorf("versions %d and %d of takeover and state, this daemon has %d and %d", q.Version, q.Legacy, takeoverVersion, rds.LegacyVersion)
 	case len(t.at.differs(&q.Place)) > 0:
-		return cred.PID, fmt.Errorf("other settings than this daemon's: %s", strings.Join(t.at.differs(&q.Place), ", "))
+		return s, fmt.Errorf("other settings than this daemon's: %s", strings.Join(t.at.differs(&q.Place), ", "))
 	}
-	return cred.PID, nil
+	return s, nil
 }
 
 // File returns a descriptor of the listening socket.
@@ -257,12 +270,17 @@ type listening interface {
 
 // handOver has a successor take the daemon's place, and tells whether it has.
 func (d *daemon) handOver(ctx context.Context, s successor) bool {
-	defer s.c.Close()
+	defer s.close()
 	log := d.log.With(zap.Int("successor", s.pid))
 	log.Info("takeover begins")
 	began := time.Now()
 	n, ok := d.node.(heritage)
 	if !ok {
+		return false
+	}
+	if s.locks && !d.lock.shared() {
+		log.Error("takeover failed, this daemon goes on", zap.String("error", "the file of its lock was removed: only a restart helps"))
+		_ = s.c.Send(&takeoverAnswer{Error: "the file of its lock was removed: only a restart helps"})
 		return false
 	}
 	l, err := n.Bequeath(ctx)
@@ -279,7 +297,9 @@ func (d *daemon) handOver(ctx context.Context, s successor) bool {
 		log.Error("takeover failed, this daemon goes on", zap.Error(err))
 		return false
 	}
-	d.tell(fmt.Sprintf("MAINPID=%d", s.pid))
+	if s.pid != 0 {
+		d.tell(fmt.Sprintf("MAINPID=%d", s.pid))
+	}
 	for _, p := range d.parts {
 		p.Leave()
 	}
@@ -292,7 +312,7 @@ func (d *daemon) handOver(ctx context.Context, s successor) bool {
 func (d *daemon) pass(ctx context.Context, s successor, l *rds.Legacy) (err error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	answer := takeoverAnswer{PID: os.Getpid(), Legacy: len(l.Files)}
+	answer := takeoverAnswer{PID: os.Getpid(), Legacy: len(l.Files), Lock: d.lock != nil}
 	state, err := ipc.NewFile("rdsd-state", l.State)
 	if err != nil {
 		return err
@@ -322,6 +342,11 @@ func (d *daemon) pass(ctx context.Context, s successor, l *rds.Legacy) (err erro
 			return err
 		}
 	}
+	if !s.locks && l.StateFile >= 0 { // a daemon of a version that keeps no owners; Return undoes it
+		if err := statefile.Forego(l.Files[l.StateFile]); err != nil {
+			d.log.Warn("state file not given up", zap.Error(err))
+		}
+	}
 	if err := s.hear(stepReady); err != nil {
 		s.giveUp(err)
 		return err
@@ -334,14 +359,39 @@ func (d *daemon) pass(ctx context.Context, s successor, l *rds.Legacy) (err erro
 	if err := s.c.Send(&takeoverStepMessage{Step: stepGo}); err != nil {
 		return err // the successor has ended
 	}
+	if s.locks {
+		d.lock.give()
+	}
 	err = s.hear(stepServing)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		// Nobody knows whether it will go on. It does not if it is dead.
-		kill(s.pid)
+		// Nobody knows whether it will go on. It does not without the lock, or if it is dead.
+		if s.locks {
+			if got, _ := d.lock.take(0); got {
+				killProcess(s.process)
+				return err
+			}
+			_ = s.c.SetDeadline(time.Now().Add(takeoverPause)) // it may have said so at this moment
+			if s.hear(stepServing) == nil {
+				return nil
+			}
+		}
+		killProcess(s.process)
 		_ = s.c.SetDeadline(time.Now().Add(takeoverKill))
 		err = s.hear(stepServing)
 	}
+	if err != nil && s.locks {
+		if got, _ := d.lock.take(takeoverKill); !got {
+			return nil // it has the lock, and so it serves
+		}
+	}
 	return err
+}
+
+func (s successor) close() {
+	_ = s.c.Close()
+	if s.process != nil {
+		_ = s.process.Close()
+	}
 }
 
 // hear waits for a step of the successor.

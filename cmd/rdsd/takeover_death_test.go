@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ type deathRelay struct {
 	*testing.T
 	path  string
 	point deathPoint
+	cut   bool // the two lose sight of each other at the point, and nobody is killed
 	l     *net.UnixListener
 	done  chan struct{}
 }
@@ -39,9 +42,9 @@ const (
 )
 
 // relayAt begins to relay for the next successor of a daemon.
-func relayAt(t *testing.T, s *side, point deathPoint) *deathRelay {
+func relayAt(t *testing.T, s *side, point deathPoint, cut bool) *deathRelay {
 	t.Helper()
-	r := &deathRelay{T: t, path: takeoverPath(s.path, ""), point: point, done: make(chan struct{})}
+	r := &deathRelay{T: t, cut: cut, path: takeoverPath(s.path, ""), point: point, done: make(chan struct{})}
 	must(t, os.Rename(r.path, r.real()))
 	var err error
 	if r.l, err = net.ListenUnix(ipc.Network, &net.UnixAddr{Name: r.path, Net: ipc.Network}); err != nil {
@@ -104,6 +107,9 @@ func (r *deathRelay) run(daemon *clitest.Process) {
 			r.Errorf("before point %d: %v", point, err)
 			return false
 		}
+		if point == r.point && r.cut {
+			return false
+		}
 		if point == r.point {
 			_ = syscall.Kill(dies, syscall.SIGKILL)
 			if !ended(dies) {
@@ -150,7 +156,7 @@ func TestPredecessorDies(t *testing.T) {
 		u.traffic()
 		for i, point := range []deathPoint{diesPassed, diesReady, diesGo} {
 			s := u.sides[i%2]
-			was, relay := s.daemon, relayAt(t, s, point)
+			was, relay := s.daemon, relayAt(t, s, point, false)
 			u.startWith(s, "--takeover")
 			relay.restore()
 			if status := was.Wait(); status != -1 {
@@ -175,7 +181,7 @@ func TestNobodyTakesOver(t *testing.T) {
 	r := restarts{times: len(points), down: 200 * time.Millisecond, hold: 300 * time.Millisecond, kill: true}
 	r.end = func(r *restarts, s *side, nth int) {
 		t, was := r.T, s.daemon
-		relay := relayAt(t, s, points[nth])
+		relay := relayAt(t, s, points[nth], false)
 		failed := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), append(r.args(s), "--takeover")...)
 		relay.restore()
 		want := [2]int{0, -1} // exit statuses of the old daemon and of the new one
@@ -187,4 +193,51 @@ func TestNobodyTakesOver(t *testing.T) {
 		}
 	}
 	r.each(t, []string{"xrc", "tcp"}, []int{1000})
+}
+
+// A daemon and its successor, in a PID namespace of its own, lose sight of each other: one of
+// them serves, the one that has the lock, and the other one ends or goes on as before. No message is
+// lost, doubled or without Success, and a later takeover succeeds.
+func TestOneOfTwoServes(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	rdstest.EachWire(t, func(t *testing.T, wire rds.Wire) {
+		u := upgradesOf(t, string(wire))
+		u.load()
+		u.connecting(u.sides[0])
+		u.traffic()
+		for i, point := range []deathPoint{diesPassed, diesReady, diesGo, diesServing} {
+			s := u.sides[i%2]
+			relay, before := relayAt(t, s, point, true), len(s.daemon.Stderr.String())
+			next := clitest.StartCommand(t, func(cmd *exec.Cmd) {
+				cmd.Env = append(cmd.Env, "RDS_SOCKET=none", "RDS_CONTROL=none")
+				cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+			}, bin.Path("rdsd"), append(u.args(s), "--takeover")...)
+			var taken bool
+			rdstest.Eventually(t, "the daemon to go on or to leave", func() bool {
+				log := s.daemon.Stderr.String()[before:]
+				taken = strings.Contains(log, "taken over")
+				return taken || strings.Contains(log, "takeover failed, this daemon goes on")
+			})
+			if point != diesGo && taken != (point == diesServing) { // at go either may have the lock
+				t.Fatalf("point %d: taken over: %v", point, taken)
+			}
+			if taken {
+				next.Line(next.Stderr, "ready")
+				if status := s.daemon.Wait(); status != 0 {
+					t.Errorf("the daemon without the lock ends with %d", status)
+				}
+				s.daemon = next
+			} else {
+				if status := next.Wait(); status != 1 || !strings.Contains(next.Stderr.String(), "takeover: ") {
+					t.Errorf("point %d: the successor's status is %d: %s", point, status, next.Stderr)
+				}
+			}
+			relay.restore()
+			u.traffic()
+		}
+		u.upgrade(u.sides[0])
+		u.upgrade(u.sides[1])
+		u.judge()
+	})
 }

@@ -98,7 +98,7 @@ func TestRefusedTakeovers(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"bad settings", args(here, "--npaths", "2"), 2, "npaths"},
+		{"bad settings", args(here, "--npaths", "2"), statusConfig, "npaths"},
 		{"another address", args("127.22.62.77"), 1, "the running daemon goes on: other settings than this daemon's: listen"},
 		{"another wire and port", append(args(here), "--wire", "tcp", "--port", "1"), 1, "other settings than this daemon's: port, wire"},
 		{"metrics", args(here, "--metrics", "127.0.0.1:1"), 1, "other settings than this daemon's: metrics"},
@@ -188,4 +188,22 @@ func TestUpgradeBySignal(t *testing.T) {
 	for _, name := range []string{"a.sock", "c.sock", "a.takeover"} {
 		rdstest.Eventually(t, name+" is removed", func() bool { _, err := os.Lstat(filepath.Join(tmp, name)); return err != nil })
 	}
+}
+
+// A successor that finds a daemon which does not answer says so, and ends; the daemon goes on when it is awake.
+func TestTakeoverFromAStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	u := upgradesOf(t, "xrc")
+	s := u.sides[0]
+	s.daemon.Signal(syscall.SIGSTOP)
+	began := time.Now()
+	status, _, stderr := clitest.Run(t, bin.Path("rdsd"), append(u.args(s), "--takeover")...)
+	if took := time.Since(began); status != 1 || !strings.Contains(stderr, "does not answer: it is stopped, or hangs") || took > 2*takeoverAnswerTime {
+		t.Errorf("status %d after %v: %s", status, took, stderr)
+	}
+	s.daemon.Signal(syscall.SIGCONT)
+	u.load()
+	u.traffic()
+	u.upgrade(s)
+	u.judge()
 }

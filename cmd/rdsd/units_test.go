@@ -62,7 +62,10 @@ func TestServiceUnit(t *testing.T) {
 		"Service.ExecStartPre":             "-+/usr/local/bin/rdsbpf load --config /etc/rdsd.toml",
 		"Service.ExecReload":               "-+/usr/local/bin/rdsbpf load --config /etc/rdsd.toml /bin/kill -HUP $MAINPID",
 		"Service.ProtectKernelTunables":    "yes", // the BPF file system is read-only: rdsd cannot remove pins
-		"Service.RestartPreventExitStatus": "2",
+		"Service.RestartPreventExitStatus": strconv.Itoa(statusUsage) + " " + strconv.Itoa(statusConfig),
+		"Service.Restart":                  "always",
+		"Service.RestartSec":               "1",
+		"Unit.StartLimitIntervalSec":       "0",
 		"Service.NoNewPrivileges":          "yes",
 		"Service.FileDescriptorStoreMax":   "32768",
 		"Service.MemoryDenyWriteExecute":   "yes",
