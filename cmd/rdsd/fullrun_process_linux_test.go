@@ -17,6 +17,15 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
+// mount puts a file system of its own at a directory.
+func mount(t *testing.T, dir, options string) {
+	t.Helper()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("needs to mount a file system: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
 // In a directory whose file system is full a daemon serves, and says that it has no state file; one that has
 // had its file before goes on with it, and through a takeover and a SIGKILL too. A file that is cut while a
 // daemon runs costs nothing but a line of the log.
@@ -25,8 +34,7 @@ func TestDaemonInAFullFileSystem(t *testing.T) {
 	clitest.NeedLoopback(t)
 	needRoot(t)
 	dir := rdstest.Dir(t)
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"))
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	mount(t, dir, "size=512k")
 	filler := filepath.Join(dir, "filler")
 	fill := func() {
 		f, err := os.Create(filler)
@@ -89,8 +97,7 @@ func TestDaemonInAReadOnlyDirectory(t *testing.T) {
 	clitest.NeedLoopback(t)
 	needRoot(t)
 	dir := rdstest.Dir(t)
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "ro"))
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	mount(t, dir, "ro")
 	path := filepath.Join(dir, "a.sock")
 	status, _, stderr := clitest.Run(t, bin.Path("rdsd"), "--listen", "127.22.69.1", "--port", "17269", "--socket", path, "--control", "none")
 	if status != 1 || !strings.Contains(stderr, "read-only file system") {
