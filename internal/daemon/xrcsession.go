@@ -33,7 +33,7 @@ type xrcSession struct {
 	turns lockorder.Mutex[xrcSessionTurns] // held in a turn
 	posts *ipc.Queue                       // of queues with new records; for the event loop
 	due   []worker                         // queues to look at, each once; for the event loop
-	isDue map[worker]struct{}              // those in due
+	isDue map[worker]struct{}              // the queues in due
 	batch *batch                           // for the event loop
 
 	mu     lockorder.Mutex[xrcSession] // guards the fields below; a leaf

@@ -16,8 +16,8 @@ import (
 // by then count as marked since then: a peer whose maps change everywhere costs no more than others.
 type portMarks struct {
 	last  *wire.CongestionMap  // marks of the last update; nil: no port is marked
-	since map[uint16]time.Time // when a marked port was marked, if that is not all
-	all   time.Time            // when those were marked that since does not have
+	since map[uint16]time.Time // when each of the ports marked last was marked
+	all   time.Time            // when all marked ports were marked that since does not have
 }
 
 // maxMarks is a few times what applications wait for at one peer.

@@ -5,6 +5,8 @@ package objects
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // pin duplicates a descriptor, which the caller keeps, and says which inode it
@@ -32,4 +34,16 @@ func pin(fd int) (_ *os.File, key inode, writes bool, err error) {
 		return nil, inode{}, false, os.NewSyscallError("fstat", err)
 	}
 	return os.NewFile(uintptr(dup), "xrcd"), inode{uint64(st.Dev), st.Ino}, mode == syscall.O_RDWR, nil
+}
+
+// accessOf is the access mode of a descriptor, which is open for reading at least.
+func accessOf(fd int) (mode int, err error) {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	switch mode = flags & syscall.O_ACCMODE; {
+	case err != nil:
+		return 0, ErrFile
+	case flags&oPath != 0 || mode == syscall.O_WRONLY:
+		return 0, ErrAccess
+	}
+	return mode, nil
 }
