@@ -67,8 +67,17 @@ func legacyOfNode(ctx context.Context, n *node.Node, svc *Service) (_ *Legacy, e
 	peers := maps.Clone(n.Peers)
 	st.Told = slices.Clone(n.Index.Told)
 	n.Mu.RUnlock()
+	moves := make(map[uint64]bool)
+	if svc != nil {
+		if st.Service, err = svc.legacy(l); err != nil {
+			return nil, err
+		}
+		for i := range st.Service.Sessions {
+			moves[st.Service.Sessions[i].ID] = true
+		}
+	}
 	for key, p := range peers {
-		y, err := legacyOfPeer(p)
+		y, err := legacyOfPeer(p, moves)
 		if err != nil {
 			return nil, err
 		}
@@ -76,11 +85,6 @@ func legacyOfNode(ctx context.Context, n *node.Node, svc *Service) (_ *Legacy, e
 		st.Peers = append(st.Peers, y)
 	}
 	slices.SortFunc(st.Peers, func(a, b legacyPeer) int { return int(a.Index) - int(b.Index) })
-	if svc != nil {
-		if st.Service, err = svc.legacy(l); err != nil {
-			return nil, err
-		}
-	}
 	l.State, err = st.encode()
 	return l, err
 }
@@ -91,7 +95,16 @@ func (l *Legacy) add(f *os.File) int {
 	return len(l.Files) - 1
 }
 
-func legacyOfPeer(p *node.Peer) (legacyPeer, error) {
+// drop closes the files from number n on, which are not the Legacy's any more.
+func (l *Legacy) drop(n int) {
+	for _, f := range l.Files[n:] {
+		_ = f.Close()
+	}
+	l.Files = l.Files[:n]
+}
+
+// legacyOfPeer describes a peer, and what is queued for it of the sessions that move.
+func legacyOfPeer(p *node.Peer, moves map[uint64]bool) (legacyPeer, error) {
 	p.Lock()
 	defer p.Unlock()
 	out := legacyPeer{Index: p.Index, Local: p.Local.Addr, Remote: p.Remote, Core: p.Core.Legacy(), Carries: uint8(p.Carries)}
@@ -104,7 +117,7 @@ func legacyOfPeer(p *node.Peer) (legacyPeer, error) {
 	epoch := p.Core.Epoch()
 	waits := func(m *conn.QueuedMessage) {
 		a, ok := m.Account.Owner.(*node.Socket).Owner.(*appSocket)
-		if !ok || !a.sess.moves {
+		if !ok || !moves[a.sess.id] {
 			return
 		}
 		q := legacyQueued{
@@ -166,8 +179,13 @@ func (s *Service) legacy(l *Legacy) (*legacyService, error) {
 		if !x.moves { // such an application attaches to the successor when this process has ended
 			continue
 		}
+		files := len(l.Files)
 		y, err := x.legacy(l)
-		if err != nil {
+		switch {
+		case errors.Is(err, net.ErrClosed): // it ends just now, with this process at the latest
+			l.drop(files)
+			continue
+		case err != nil:
 			return nil, err
 		}
 		st.Sessions = append(st.Sessions, y)
@@ -180,8 +198,8 @@ func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 	x.node.Tally()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.overLocked(); err != nil {
-		return st, err
+	if x.overLocked() != nil {
+		return st, net.ErrClosed
 	}
 	st = legacySession{
 		ID: x.id, Cred: x.cred, Owner: x.owner, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
