@@ -22,7 +22,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 	t.Parallel()
 	switch {
 	case raced: // There is one goroutine. The stage simulator runs more seeds, without the race detector.
-		n = max(n/30, 20)
+		n = max(n/60, 20)
 	case invariants.Enabled:
 		n /= 6
 	}
