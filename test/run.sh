@@ -274,7 +274,7 @@ pure() {
 }
 
 # live tests have sockets, processes and time of their own. One package is tested at a time, so
-# that they do not fight for the processors; four of its tests, for most of them wait.
+# that they do not fight for the processors.
 live() {
     local build=("${flags[@]/#-tags=/-tags=live,}")
     # All is compiled first, by all processors: with -p=1 one would do it.
@@ -282,7 +282,7 @@ live() {
     go list -export -deps -test "${build[@]}" $(live_packages) >/dev/null
     local status=0
     # shellcheck disable=SC2046
-    tests_again live -p=1 -parallel=4 -shuffle=on -timeout=20m "${build[@]}" $(live_packages) || status=1
+    tests_again live -p=1 -shuffle=on -timeout=20m "${build[@]}" $(live_packages) || status=1
     # Examples of packages that have no live tests.
     # shellcheck disable=SC2046
     tests examples-live -run=^Example "${build[@]}" $(comm -13 <(live_packages) <(grep -rlE --include='*_test.go' '^func Example' . | packages_of)) || status=1
