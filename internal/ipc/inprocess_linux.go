@@ -128,8 +128,8 @@ func (s *inProcessSocket) SetDeadline(t time.Time) error      { return s.setDead
 func (s *inProcessSocket) SetReadDeadline(t time.Time) error  { return s.setDeadline(t, true, false) }
 func (s *inProcessSocket) SetWriteDeadline(t time.Time) error { return s.setDeadline(t, false, true) }
 
-// Close shuts the connection down first: the descriptor is open for as long as a call of do uses it, and the
-// other end, which is woken here, would find nothing.
+// Close shuts the connection down first: a program that is being started has all descriptors until it runs, so
+// that the other end, which is woken here, would not find the end yet.
 func (s *inProcessSocket) Close() error {
 	if rc, err := s.SyscallConn(); err == nil {
 		_ = rc.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
