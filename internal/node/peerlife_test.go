@@ -182,8 +182,8 @@ func TestSequenceTable(t *testing.T) {
 		table.keep(honest.addressPair, &in, 0, conn.Received{Generation: 100 + g, Next: 1, Taken: 1}, now)
 		table.use(honest, &in, 0, 7, now)
 	}
-	if r := table.other(honest, 7); r == nil || r.Next[3].Load() != 100 || len(honest.records) > 4 {
-		t.Errorf("the record is %v of %d", r, len(honest.records))
+	if i := honest.indexLocked(7); i < 0 || honest.records[i].Next[3].Load() != 100 || len(honest.records) > 4 {
+		t.Errorf("the record is %d of %d", i, len(honest.records))
 	}
 	records, _, _ := table.size()
 	file.Close()

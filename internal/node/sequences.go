@@ -239,18 +239,28 @@ func (s *sequence) recordLocked(generation uint32, now time.Time) *statefile.Pee
 	return nil
 }
 
-// other is the record of another generation than those that paths use, for what a path
-// has received of it; nil if there is none.
-func (t *sequences) other(s *sequence, generation uint32) *statefile.Peer {
+func (s *sequence) indexLocked(generation uint32) int {
+	return slices.IndexFunc(s.records, func(r *statefile.Peer) bool { return r.Generation == generation })
+}
+
+// restore has the record of a generation that no path uses say what a path has received of it. One
+// that was made for what turned out to be another generation's goes: it would say nothing.
+func (t *sequences) restore(s *sequence, in *recordsInUse, path int, generation uint32, next uint64) {
 	if s == nil {
-		return nil
+		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := slices.IndexFunc(s.records, func(r *statefile.Peer) bool { return r.Generation == generation }); i >= 0 {
-		return s.records[i]
+	i := s.indexLocked(generation)
+	if i < 0 {
+		return
 	}
-	return nil
+	r := s.records[i]
+	r.Take(path, next, 0)
+	if !in.has(r) && !r.Received() {
+		t.removeLocked(r)
+		s.records = slices.Delete(s.records, i, i+1)
+	}
 }
 
 // keep makes the record of a generation for a path of a peer, with what the path has received

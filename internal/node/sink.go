@@ -84,18 +84,14 @@ func (k *sink) use() {
 // restore has the record of another generation say what the path has received of that one:
 // the link, which was taken for one of that generation, has changed the record.
 func (k *sink) restore(generation uint32) {
-	p := k.peer
-	record := p.Node.Sequences.other(p.sequence.Load(), generation)
-	if record == nil {
-		return
-	}
 	next := uint64(0)
 	k.rx.Inbound().Others(func(o conn.Received) {
 		if o.Generation == generation {
 			next = o.Next
 		}
 	})
-	record.Take(k.rx.Path(), next, 0)
+	p := k.peer
+	p.Node.Sequences.restore(p.sequence.Load(), &p.records, k.rx.Path(), generation, next)
 }
 
 // remember stores what was received, all before the message next, before applications have

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds/config"
 )
 
@@ -149,4 +150,36 @@ func TestFullSequenceTable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a stranger delivers before it states its generation is remembered by that generation alone:
+// it takes one place of the table.
+func TestAStatementTakesNoSecondPlace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := l.node(config.Node{Wire: config.WireTCP})
+	victim := l.bind(n)
+	to, from := victim.LocalAddrPort(), netip.AddrFrom4([4]byte{127, 0, byte(1 + l.Port%250), 9})
+	a := &rdstest.Attacker{To: netip.AddrPortFrom(to.Addr(), l.Port)}
+	for i := range uint64(2) { // the second link comes back to what the first one has left
+		c, err := a.Connect(from)
+		rdstest.Must(t, err)
+		defer c.Close()
+		h := wire.Header{Sequence: 1 + i, Sport: 4000, Dport: to.Port()}
+		_, err = c.Write(rdstest.Message(h, rdstest.Payload(i, 100)))
+		rdstest.Must(t, err)
+		rdstest.ExpectNumber(t, victim, i)
+		pings := rdstest.Counter(t, n, "recv_ping")
+		_, err = c.Write(rdstest.Probe(77, 1))
+		rdstest.Must(t, err)
+		rdstest.Eventually(t, "the statement", func() bool { return rdstest.Counter(t, n, "recv_ping") > pings })
+		rdstest.Must(t, c.Close())
+		rdstest.Eventually(t, "the peer to end", func() bool { return rdstest.Peers(n) == 0 })
+		n.Sequences.mu.Lock()
+		records := n.Sequences.pairs[addressPair{to.Addr(), from}].records
+		if len(records) != 1 || records[0].Generation != 77 || records[0].Next[0].Load() != h.Sequence+1 || n.Sequences.records != 1 {
+			t.Errorf("%d records of the stranger, %d in all, the first of %+v", len(records), n.Sequences.records, records[0])
+		}
+		n.Sequences.mu.Unlock()
+	}
 }

@@ -63,8 +63,8 @@ func (p *Peer) Use(at int64) {
 	atomic.StoreInt64(&p.entry.lastUse, at)
 }
 
-// received tells whether something was taken.
-func (p *Peer) received() bool {
+// Received tells whether something was taken.
+func (p *Peer) Received() bool {
 	for i := range p.Next {
 		if p.Next[i].Load() > 0 {
 			return true
@@ -167,7 +167,7 @@ func (s *File) readPeerLocked(slot int, b []byte) error {
 	}
 	p.Taken.Store(e.taken)
 	p.Used.Store(e.lastUse)
-	if e.used == 1 && ok && ok2 && p.received() {
+	if e.used == 1 && ok && ok2 && p.Received() {
 		s.peers = append(s.peers, p)
 		return nil
 	}
