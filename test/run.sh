@@ -131,14 +131,24 @@ live: -tags=live
 END
 }
 
-# fuzz runs each target of the module.
+# fuzz runs each target of the module, those of a package from one program.
 fuzz() {
-    local file target failed=0 i=0
-    grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort >"$tmp/list"
+    local file target dir tag built='' failed=0 i=0
+    grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | while IFS=: read -r file target; do
+        # A target that needs real sockets has the tag live.
+        tag=fuzz
+        ! grep -qE "$live_tag" "$file" || tag=live
+        echo "$(dirname "$file") $tag ${target#func }"
+    done | sort >"$tmp/list"
     [ -s "$tmp/list" ] || { echo 'no fuzz targets'; return 1; }
-    while IFS=: read -r file target; do
-        printf '[fuzz %d of %d, %d s] %s\n' $((++i)) "$(wc -l <"$tmp/list")" "$SECONDS" "$(dirname "${file#./}") ${target#func }"
-        fuzz_one "$(dirname "$file")" "${target#func }" || failed=1
+    while read -r dir tag target; do
+        printf '[fuzz %d of %d, %d s] %s\n' $((++i)) "$(wc -l <"$tmp/list")" "$SECONDS" "${dir#./} $target"
+        if [ "$built" != "$dir $tag" ]; then
+            built="$dir $tag"
+            rm -f "$tmp/fuzz.test"
+            go test -c -fuzz=. "-tags=$tag" -o "$tmp/fuzz.test" "$dir" || { failed=1; continue; }
+        fi
+        [ -e "$tmp/fuzz.test" ] && fuzz_one "$dir" "$target" || failed=1
     done <"$tmp/list"
     return $failed
 }
@@ -149,29 +159,26 @@ fuzz() {
 # failure names the input it wrote, or another error. Inputs are not made
 # smaller on the way, which would take most of the time.
 fuzz_one() {
-    local inputs=30000x try # a second's, about
+    local inputs=30000x package try # a second's, about
+    package=$(go list "$1")
     case ${1##*/}.$2 in
     iwarp.FuzzStream | iwarp.FuzzSharedStream) inputs=3000x ;; # a connection for each
     conn.FuzzConn) inputs=1000x ;; # a run of the protocol for each
     iwarp.FuzzReceiverMatchesItsTwin | daemon.FuzzSession | daemon.FuzzXRCSession) inputs=300x ;;
     esac
     for try in 1 2; do
-        go test -json -run '^$' -fuzz "^$2\$" -fuzztime "${FUZZTIME:-$inputs}" -fuzzminimizetime 0x $(fuzz_tags "$1" "$2") "$1" </dev/null >"$tmp/fuzz" 2>&1 || true
+        (cd "$1" && go tool test2json -p "$package" "$tmp/fuzz.test" -test.v=test2json -test.run '^$' -test.fuzz "^$2\$" \
+            -test.fuzztime "${FUZZTIME:-$inputs}" -test.fuzzminimizetime 0x -test.fuzzcachedir "$(go env GOCACHE)/fuzz/$package") </dev/null >"$tmp/fuzz" 2>&1 || true
         if [ $try = 1 ] && [ -n "${FUZZTIME:-}" ] && grep -q 'context deadline exceeded' "$tmp/fuzz" && ! grep -q 'Failing input' "$tmp/fuzz"; then
             continue
         fi
         break
     done
-    # Go calls it a success when there is no such target.
+    # It is called a success when there is no such target.
     "$tmp/testsum" -stage "fuzz" -tally "$tally" <"$tmp/fuzz" >"$tmp/report" && grep -q "\"Test\":\"$2\"" "$tmp/fuzz" && return 0
     echo "$1 $2"
     cat "$tmp/report"
     return 1
-}
-
-# fuzz_tags PACKAGE TARGET: the tag of a target that needs real sockets.
-fuzz_tags() {
-    ! grep -lE "^func $2\\b" "$1"/*_test.go | xargs grep -qE "$live_tag" || echo -tags=live
 }
 
 # generate compiles the programs for the kernel anew, in a copy, and compares.
