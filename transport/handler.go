@@ -12,7 +12,8 @@ type Handler interface {
 	Begin()
 	// Message hands over one whole message. Both h and payload are valid
 	// during the call only, unless owned is not nil: then payload is owned.B
-	// and the handler has its one reference.
+	// and the handler has its one reference. A payload that is shorter than h.Length, and empty,
+	// is one that was too long for the link, and was thrown away.
 	Message(h *wire.Header, payload []byte, owned *buf.Buf)
 	End()
 	// Place gives memory for the payload of a message that does not arrive in one piece:

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"net/netip"
+
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // Link is one established connection to a peer. What not every link can do is named in
@@ -121,6 +123,11 @@ type Caps struct {
 	AcksTold   bool // the handler hears Acked by itself
 	CRC        bool // a CRC besides TCP's checksum protects what is sent
 
+	// Limit is the longest payload that the peer takes, where the set-up has told it. With
+	// TellsLater only the peer's first probe, or its pong, does.
+	Limit      wire.Limit
+	TellsLater bool
+
 	// Path is the index of the path that the link was dialed for, -1 if only its source
 	// port tells.
 	Path int
@@ -157,6 +164,7 @@ type Refusal uint8
 const (
 	RefusedPort Refusal = iota + 1 // nobody is bound to the port that the messages are for
 	RefusedUnknown
+	RefusedLength // the messages are longer than the receiver takes
 )
 
 // LinkStats is what a link reports about itself, as rds-info -T and -I show it.

@@ -16,5 +16,5 @@
 // parser's pool, which goes to the sink with the message. The buffer grows
 // with what has arrived: a header that lies about its length costs at most
 // stageMin bytes, or stageFactor times the bytes of payload that the stream has
-// brought so far.
+// brought so far. Nothing is kept of a payload that is too long for the sink.
 package frame

@@ -23,6 +23,7 @@ type Parser struct {
 	pool   *buf.Pool
 	max    uint32
 	lax    bool
+	skips  bool // the payload of hdr is longer than max, and is thrown away
 	began  bool // Begin was called and End is due
 	inBody bool // hdr is whole, its payload is not
 
@@ -42,13 +43,13 @@ type Parser struct {
 	begun atomic.Uint64 // number of the message at hand as of the last Flush << 1 | whether some of it has come
 }
 
-// Init prepares p for a new stream to sink. Payloads longer than max end the
-// stream with transport.ErrTooLong; unless lax, so does a header with padding,
-// with transport.ErrBadHeader.
+// Init prepares p for a new stream to sink. Of messages with payloads longer than max, and not
+// longer than any of RDS, the sink gets the header alone. Longer payloads end the stream with
+// transport.ErrTooLong; unless lax, so does a header with padding, with transport.ErrBadHeader.
 func (p *Parser) Init(sink Sink, pool *buf.Pool, max uint32, lax bool) {
 	p.Reset()
 	p.sink, p.pool, p.max, p.lax = sink, pool, max, lax
-	p.began, p.inBody, p.have, p.seen, p.need, p.got, p.err = false, false, 0, 0, 0, 0, nil
+	p.began, p.inBody, p.skips, p.have, p.seen, p.need, p.got, p.err = false, false, false, 0, 0, 0, 0, nil
 	p.messages = 0
 	p.begun.Store(0)
 	p.left.Store(wire.HeaderSize << 32)
@@ -68,6 +69,12 @@ func (p *Parser) Feed(b []byte) error {
 			}
 		}
 		switch {
+		case p.skips:
+			n := min(len(b), p.need-p.got)
+			b = b[n:]
+			if p.got += n; p.got == p.need {
+				p.deliver(nil, nil)
+			}
 		case p.got == 0 && p.need <= len(b):
 			// Whole and in one piece, the common case: no copy here. A stage
 			// made by Space and never filled is given back.
@@ -106,21 +113,21 @@ func (p *Parser) header(b []byte) []byte {
 	// no magic number and no checksum, and Linux, which checks neither field
 	// (net/rds/tcp_recv.c), would wait for the rest for ever.
 	switch {
-	case p.hdr.Length > p.max:
+	case p.hdr.Length > max(p.max, wire.MaxPayload):
 		p.err = transport.ErrTooLong
 		return nil
 	case p.hdr.Padding != 0 && !p.lax:
 		p.err = transport.ErrBadHeader
 		return nil
 	}
-	p.need, p.got, p.inBody = int(p.hdr.Length), 0, true
+	p.need, p.got, p.inBody, p.skips = int(p.hdr.Length), 0, true, p.hdr.Length > p.max
 	return b
 }
 
 func (p *Parser) deliver(payload []byte, owned *buf.Buf) {
 	p.seen += uint64(p.need)
 	p.messages++
-	p.inBody, p.got = false, 0
+	p.inBody, p.skips, p.got = false, false, 0
 	if !p.began {
 		p.began = true
 		p.sink.Begin()

@@ -130,7 +130,9 @@ func TestRefusesWhatNoPeerSends(t *testing.T) {
 		lax  bool
 		want error
 	}{
-		{"too long", wire.Header{Length: 1001}, false, transport.ErrTooLong},
+		{"too long for the sink alone", wire.Header{Length: 1001}, false, nil},
+		{"longest of RDS", wire.Header{Length: wire.MaxPayload}, false, nil},
+		{"too long", wire.Header{Length: wire.MaxPayload + 1}, false, transport.ErrTooLong},
 		{"largest length", wire.Header{Length: 1<<32 - 1}, true, transport.ErrTooLong},
 		{"padding", wire.Header{Padding: 1}, false, transport.ErrBadHeader},
 		{"padding, lax", wire.Header{Padding: 1}, true, nil},

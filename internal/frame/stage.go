@@ -25,7 +25,7 @@ const (
 // nothing of this message remains behind it. It returns nil when less than
 // directMin bytes are missing.
 func (p *Parser) Space() (dst []byte, last bool) {
-	if !p.inBody || p.err != nil || p.need-p.got < directMin {
+	if !p.inBody || p.skips || p.err != nil || p.need-p.got < directMin {
 		return nil, false
 	}
 	p.reserve(1)

@@ -13,13 +13,17 @@ const (
 	ExtGeneration  = 6 // GEN_NUM
 	ExtCapBits     = 7 // Oracle's kernels only
 	ExtSourceIndex = 8 // SPORT_IDX: the TCP source port modulo 8 is the path
+
+	// ExtLimit is ours: an octet that is 0, and a Limit. It comes last, for whoever does not know
+	// it ends the walk there: Linux, and nodes of earlier versions.
+	ExtLimit = 16
 )
 
 // extLength is the implied body length of each type (net/rds/message.c,
 // rds_exthdr_size, of the kernels that know the most types). Types absent here
 // have none: the walk goes on at the next byte, as Linux's does. Linux 6.1 has
 // no length for types 4, 7 and 8 either and walks into their bodies.
-var extLength = [16]uint8{
+var extLength = [17]uint8{
 	ExtVersion:     4,
 	ExtRDMA:        4,
 	ExtRDMADest:    8,
@@ -28,6 +32,33 @@ var extLength = [16]uint8{
 	ExtGeneration:  4,
 	ExtCapBits:     4,
 	ExtSourceIndex: 1,
+	ExtLimit:       2,
+}
+
+// Limit is the longest payload that a node takes, in units of LimitUnit, rounded down. 0: the node
+// has not said it.
+type Limit uint8
+
+const (
+	LimitUnit          = 4 << 10
+	LimitAll     Limit = 255 // MaxPayload: all that RDS has
+	limitLargest       = LimitAll - 1
+)
+
+// LimitOf is the limit of a node that takes payloads of up to n octets, LimitUnit at least.
+func LimitOf(n int) Limit {
+	if n >= MaxPayload {
+		return LimitAll
+	}
+	return min(Limit(n/LimitUnit), limitLargest)
+}
+
+// Octets is the longest payload.
+func (l Limit) Octets() int {
+	if l == 0 || l == LimitAll {
+		return MaxPayload
+	}
+	return int(l) * LimitUnit
 }
 
 // Handshake is what the extensions of a probe or its pong say.
@@ -36,12 +67,13 @@ type Handshake struct {
 	Paths       uint16
 	Generation  uint32 // 0: not stated
 	SourceIndex bool
+	Limit       Limit // 0: not stated, as that of a node that takes everything
 }
 
 // Put overwrites the extension area with what hs states: NPATHS, GEN_NUM, and
 // SPORT_IDX last with a zero body, so that Linux 6.1, which has no length for
 // it and takes the body for the next type, has read the others by then and
-// stops there.
+// stops there; behind it our LIMIT.
 func (hs Handshake) Put(area *[ExtensionSize]byte) {
 	*area = [ExtensionSize]byte{}
 	b := area[:0]
@@ -52,13 +84,16 @@ func (hs Handshake) Put(area *[ExtensionSize]byte) {
 		b = binary.BigEndian.AppendUint32(append(b, ExtGeneration), hs.Generation)
 	}
 	if hs.SourceIndex {
-		_ = append(b, ExtSourceIndex, 0)
+		b = append(b, ExtSourceIndex, 0)
+	}
+	if hs.Limit != 0 {
+		_ = append(b, ExtLimit, 0, byte(hs.Limit))
 	}
 }
 
 // extension returns the type and the body of the extension at pos and moves pos
 // behind it (net/rds/message.c, rds_message_next_extension). Unknown types below
-// 16 have no body; type 0, a type of 16 or more and an entry that would pass the
+// 16 have no body; type 0, an unknown type of 16 or more and an entry that would pass the
 // end stop the walk, as ExtNone.
 func extension(area *[ExtensionSize]byte, pos *int) (typ uint8, body []byte) {
 	at := *pos
@@ -73,7 +108,9 @@ func extension(area *[ExtensionSize]byte, pos *int) (typ uint8, body []byte) {
 	if end > ExtensionSize {
 		return ExtNone, nil
 	}
-	*pos = end
+	if *pos = end; typ == ExtLimit { // others do not look behind it
+		*pos = ExtensionSize
+	}
 	return typ, area[at+1 : end]
 }
 
@@ -92,6 +129,8 @@ func ParseHandshake(area *[ExtensionSize]byte) Handshake {
 			hs.Generation = binary.BigEndian.Uint32(body)
 		case ExtSourceIndex:
 			hs.SourceIndex = true
+		case ExtLimit:
+			hs.Limit = Limit(body[1])
 		}
 	}
 }

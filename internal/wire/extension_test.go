@@ -33,7 +33,11 @@ func TestParseHandshakeWalk(t *testing.T) {
 		{"SPORT_IDX body is not looked at", area(8, 5, 5, 0, 8), Handshake{HasPaths: true, Paths: 8, SourceIndex: true}},
 
 		{"type 0 stops", area(0, 5, 0, 8), Handshake{}},
-		{"type 16 stops", area(16, 5, 0, 8), Handshake{}},
+		{"LIMIT, behind all others", area(5, 0, 8, 6, 1, 2, 3, 4, 8, 0, 16, 0, 16), Handshake{true, 8, 0x01020304, true, 16}},
+		{"the flags of LIMIT are not looked at", area(16, 255, 2), Handshake{Limit: 2}},
+		{"LIMIT stops", area(16, 0, 2, 5, 0, 8), Handshake{Limit: 2}},
+		{"LIMIT cut by 1 byte", area(9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 16, 0), Handshake{}},
+		{"type 17 stops", area(17, 5, 0, 8), Handshake{}},
 		{"type 255 stops", area(5, 0, 8, 255, 8, 0), paths},
 
 		{"VERSION is skipped", area(1, 5, 5, 5, 5, 5, 0, 8), paths},

@@ -16,6 +16,7 @@ type Refusal uint8
 const (
 	RefusedPort    = Refusal(xctl.RefusedPort)    // nobody is bound to the port that the messages are for
 	RefusedUnknown = Refusal(xctl.RefusedUnknown) // the receiver does not know whether the messages are delivered
+	RefusedLength  = Refusal(xctl.RefusedLength)  // the messages are longer than the receiver takes
 )
 
 // refusals are what our program has refused, guarded by QP.mu. A PING that follows finds
@@ -89,7 +90,7 @@ func (r *refusals) ponged(q *QP, nonce uint64) (heard uint64) {
 // refused passes on what the peer has refused.
 func (r *receiver) refused(m xctl.Refused) {
 	x := r.s.shared
-	known := m.Code == xctl.RefusedPort || m.Code == xctl.RefusedUnknown
+	known := m.Code >= xctl.RefusedPort && m.Code <= xctl.RefusedLength
 	if x.params.Sink != nil && x.agreed.Caps.Has(xctl.CapRefused) && known && m.Count > 0 {
 		x.params.Sink.Refused(m.First, m.Count, Refusal(m.Code))
 	}

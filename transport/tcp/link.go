@@ -37,7 +37,7 @@ func (l *link) Send(frames []transport.Frame) (transport.Taken, error) {
 }
 
 // Caps of a link: it can pause.
-func (l *link) Caps() transport.Caps { return transport.Caps{Pauses: true, Path: -1} }
+func (l *link) Caps() transport.Caps { return transport.Caps{Pauses: true, TellsLater: true, Path: -1} }
 
 // Acked returns how much of what was written the peer's TCP has.
 func (l *link) Acked() uint64 { return l.conn.Acked() }

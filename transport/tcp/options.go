@@ -56,7 +56,8 @@ type Options struct {
 	// end its side. 0 means 5 s.
 	DrainTimeout time.Duration
 
-	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB. 0
+	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB; of a longer one of up to
+	// 1 MiB the handler gets the header. 0
 	// means 1 MiB, the longest Linux sends.
 	MaxMessage int
 	// LaxHeaders accepts headers with padding that is not zero, as Linux does,

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -15,7 +16,8 @@ import (
 //	4   1 version, 4
 //	5   1 path
 //	6   1 question: version of the asker; else 0
-//	7   1 0
+//	7   1 limit: the longest payload of RDS that the sender takes, in units of 4 KiB; 255: 1 MiB;
+//	      0: the sender does not know limits, nor refusals for them
 //	8   4 generation
 //	12  8 link
 //	20  4 queue
@@ -30,6 +32,7 @@ type hello struct {
 	generation uint32 // generation of the node that sends the hello; 0: the sender has none
 	link       uint64 // number of the link, by which messages of it are asked for later; the reply has 0
 	queue      uint32 // SRQN for messages to ports of which nothing is known
+	limit      wire.Limit
 
 	// initiator and target are the sender's queue pairs of the path, zero from a side that
 	// only wants to be connected to, see Transport.Dial.
@@ -67,7 +70,7 @@ func (h hello) question() []byte { return h.say(helloAsks, helloVersion) }
 
 func (h hello) say(version, asker uint8) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloSize+connectLen), helloMagic)
-	b = append(b, version, h.path, asker, 0)
+	b = append(b, version, h.path, asker, byte(h.limit))
 	b = binary.BigEndian.AppendUint32(b, h.generation)
 	b = binary.BigEndian.AppendUint64(b, h.link)
 	b = binary.BigEndian.AppendUint32(b, h.queue)
@@ -93,7 +96,7 @@ func parseHello(b []byte) (h hello, rest []byte, err error) {
 	case len(b) < helloSize:
 		return hello{}, nil, errHello
 	}
-	h = hello{path: b[5], generation: binary.BigEndian.Uint32(b[8:]), link: binary.BigEndian.Uint64(b[12:]),
+	h = hello{path: b[5], limit: wire.Limit(b[7]), generation: binary.BigEndian.Uint32(b[8:]), link: binary.BigEndian.Uint64(b[12:]),
 		queue: binary.BigEndian.Uint32(b[20:]), initiator: decodeRef(b[24:]), target: decodeRef(b[32:])}
 	return h, b[helloSize:], nil
 }

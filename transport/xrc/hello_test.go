@@ -11,14 +11,14 @@ import (
 )
 
 func aHello() hello {
-	return hello{path: 3, generation: 0x01020304, link: 0x1112131415161718, queue: 0x000100, initiator: anInitiator(0x400001, 5), target: anInitiator(0x800002, 6)}
+	return hello{path: 3, limit: 16, generation: 0x01020304, link: 0x1112131415161718, queue: 0x000100, initiator: anInitiator(0x400001, 5), target: anInitiator(0x800002, 6)}
 }
 
 func TestHello(t *testing.T) {
 	t.Parallel()
 	h := aHello()
 	b := h.bytes()
-	want := []byte("RDSx\x04\x03\x00\x00\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18\x00\x00\x01\x00\x00\x40\x00\x01\x00\x00\x00\x05\x00\x80\x00\x02\x00\x00\x00\x06")
+	want := []byte("RDSx\x04\x03\x00\x10\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18\x00\x00\x01\x00\x00\x40\x00\x01\x00\x00\x00\x05\x00\x80\x00\x02\x00\x00\x00\x06")
 	if !bytes.Equal(b, want) {
 		t.Errorf("% x, want % x", b, want)
 	}

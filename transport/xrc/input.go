@@ -175,8 +175,12 @@ func (in *input) Heard(n uint64) {
 	}
 }
 
-// Refuse tells the peer that a message was not delivered.
+// Refuse tells the peer that a message was not delivered. A peer that does not know limits hears that
+// it is not known whether the message is.
 func (l *link) Refuse(number uint64, why transport.Refusal) bool {
+	if why == transport.RefusedLength && l.hello.limit == 0 {
+		why = transport.RefusedUnknown
+	}
 	ok, err := l.qp.Refuse(number, iwarp.Refusal(why))
 	if err != nil {
 		l.Close(transport.Abort)

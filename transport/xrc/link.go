@@ -239,7 +239,7 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 // Caps are what the set-up has settled.
 func (l *link) Caps() transport.Caps {
 	return transport.Caps{Operations: true, Refuses: l.qp.Refuses(), Queues: true, Reserves: l.qp.Reserves(), AcksTold: true,
-		Path: l.index, Generation: l.hello.generation, GenerationStated: true, CRC: l.crc}
+		Path: l.index, Generation: l.hello.generation, GenerationStated: true, CRC: l.crc, Limit: l.hello.limit}
 }
 
 // TCPInfo is what the kernel knows of the connection.

@@ -40,15 +40,15 @@ type Options struct {
 	// CRC says which links have a CRC of every segment besides TCP's checksum. The zero
 	// value is CRCAuto: those between hosts.
 	CRC CRC
-	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB. 0 means
-	// 1 MiB.
+	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB; of a longer one of up to
+	// 1 MiB the handler gets the header. 0 means 1 MiB.
 	MaxMessage int
 	// Operations is how many reads, writes and atomics may be under way on a link,
 	// 1 to 4096. 0 means 64. Beyond it they wait.
 	Operations int
 	// Overrun is how many octets of messages, headers included, peers may have under way
 	// to this transport, all together: links are transport.Reservers then, with peers that
-	// do the same. It is at least the longest message. 0: nothing bounds them here.
+	// do the same. It is at least the longest message, and exceeded for one that is longer. 0: nothing bounds them here.
 	Overrun int
 	// Generation is the incarnation of the node, which the peer of each link is told;
 	// 0 tells nothing.

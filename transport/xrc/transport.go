@@ -91,7 +91,9 @@ func New(opts Options) (*Transport, error) {
 		lifetimes: make(map[netip.Addr]*lifetime), waiting: make(map[netip.Addr][]*link)}
 	t.owner = dev.Regions().NewOwner(mr.OwnerConfig{Name: "local memory of operations"})
 	if opts.Overrun > 0 {
-		t.reservation = iwarp.NewReservation(opts.Overrun, wire.HeaderSize+opts.MaxMessage)
+		// A peer of an earlier version may ask for the octets of the longest message of RDS.
+		longest, ours := wire.HeaderSize+max(opts.MaxMessage, wire.MaxPayload), wire.HeaderSize+opts.MaxMessage
+		t.reservation = iwarp.NewReservation(max(opts.Overrun, ours), longest)
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	if err := t.makeObjects(); err != nil {
@@ -219,7 +221,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 		return
 	}
 	l.hello, l.incarnation = theirs, incarnation(in)
-	ours := hello{generation: t.opts.Generation, queue: t.rds.number}
+	ours := hello{generation: t.opts.Generation, queue: t.rds.number, limit: wire.LimitOf(t.opts.MaxMessage)}
 	if theirs.paired() && int(theirs.path) < maxPaths {
 		l.path = l.path.answering(theirs, l.incarnation)
 		if ours.initiator, ours.target, err = l.path.offer(); err == nil {
@@ -248,7 +250,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	if err != nil {
 		return nil, err
 	}
-	ours := hello{path: uint8(path), generation: t.opts.Generation, link: l.id, queue: t.rds.number}
+	ours := hello{path: uint8(path), generation: t.opts.Generation, link: l.id, queue: t.rds.number, limit: wire.LimitOf(t.opts.MaxMessage)}
 	if h.local.Less(h.remote) {
 		if ours.initiator, ours.target, err = l.path.offer(); err != nil {
 			l.finish()

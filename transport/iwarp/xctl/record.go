@@ -275,6 +275,7 @@ type RefusedCode uint8
 const (
 	RefusedPort    RefusedCode = 1 // nobody is bound to the port that the messages are for
 	RefusedUnknown RefusedCode = 2 // the receiver does not know whether the messages are delivered
+	RefusedLength  RefusedCode = 3 // the messages are longer than the receiver takes
 )
 
 // Refused says that the program at this end has taken Count messages, whose numbers follow
