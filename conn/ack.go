@@ -5,7 +5,7 @@ import "sort"
 // Acked says that the peer has acknowledged total bytes of what path i's
 // present link has taken. It settles the messages they cover, once the peer's
 // RDS has shown that it took the link: what a peer's TCP acknowledged on a
-// link its RDS then refuses never reached it.
+// link its RDS then refuses never reached it. See longest.go for another reason to wait.
 func (c *Conn) Acked(i int, total uint64) {
 	p := &c.paths[i]
 	if total <= p.acked || total > p.written {
@@ -30,15 +30,18 @@ func (c *Conn) Unacked(i int) uint64 {
 // applyAcked ends the messages up to p.acked, those that have ended and those
 // that wait for their operation left where they are.
 func (c *Conn) applyAcked(p *path) {
-	settled := p.settled
-	p.settled = p.acked
+	settled, acked := p.settled, p.acked
+	if p.mute {
+		acked = max(settled, p.unspoken(acked))
+	}
+	p.settled = acked
 	if p.holes > 0 || p.pending > 0 {
-		c.retire(p, p.endsAfter(settled), p.endsAfter(p.acked))
+		c.retire(p, p.endsAfter(settled), p.endsAfter(acked))
 		return
 	}
 	q := &p.q
 	end := q.first
-	for end < q.next && q.at(end).end <= p.acked {
+	for end < q.next && q.at(end).end <= acked {
 		end++
 	}
 	if end > q.first {

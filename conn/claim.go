@@ -61,7 +61,7 @@ func (c *Conn) believe(p *path, hs wire.Handshake) {
 			c.paths[i].agrees = false
 		}
 		was, is := c.stated, hs
-		was.Generation, is.Generation = 0, 0
+		was.Generation, is.Generation, was.Limit, is.Limit = 0, 0, 0, 0
 		c.disputed = c.disputed || was != is && was != wire.Handshake{}
 		c.stated = hs
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	// FirstSequence is the number of the first message of each path. Derived
 	// from the time it is above everything an earlier incarnation used.
 	FirstSequence uint64
+	// Limit is the longest payload that we take, which probes and pongs state, 0: they state none.
+	Limit wire.Limit
 	// IgnorePings turns off answers to pings and probes (sysctl ping_enable = 0).
 	IgnorePings bool
 

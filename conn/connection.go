@@ -34,6 +34,7 @@ type Conn struct {
 
 	remote   *wire.CongestionMap // the peer's congestion map; nil: nothing is congested
 	mapped   bool                // the peer has sent its congestion map
+	longest  wire.Limit          // the longest payload that the peer takes, as its last word is; 0: not known
 	maps     uint32              // changes of remote
 	held     []heldLink
 	queued   int   // bytes of memory in queued and unacknowledged messages
@@ -81,6 +82,7 @@ type Counters struct {
 	Held               uint64 // messages that were held back
 	SendRefused        uint64 // messages that ended with Refused
 	SendExpired        uint64 // messages that ended with Expired
+	SendTooLong        uint64 // messages that Enqueue did not take, or that ended, because they are too long for the peer
 	SendBarred         uint64 // messages that Enqueue did not take, or that ended, because the peer is barred
 }
 
@@ -209,8 +211,9 @@ func (m *Message) Size() int {
 const entryOverhead = 96
 
 // Enqueue queues m on path i and tells whether the path is ready to transmit.
-// It fails only with ErrBudget, ErrCongested, ErrBarred or ErrClosed, having taken nothing. A
-// message whose deadline has passed is taken and ends with Expired at once.
+// It fails only with ErrBudget, ErrCongested, ErrBarred, ErrTooLong or ErrClosed, having taken nothing. A
+// message whose deadline has passed is taken and ends with Expired at once, and so does an admitted one
+// that is too long for the peer, with TooLong.
 func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error) {
 	switch {
 	case c.closed:
@@ -218,6 +221,9 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	case c.barred:
 		c.stats.SendBarred++
 		return false, ErrBarred
+	case !m.Admitted && m.Size() > c.longest.Octets():
+		c.stats.SendTooLong++
+		return false, ErrTooLong
 	case c.charged() >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
@@ -227,6 +233,10 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	c.stats.SendQueued++
 	p := &c.paths[i]
 	c.push(p, m, 0)
+	if m.Admitted && m.Size() > c.longest.Octets() {
+		c.settle(p, p.q.tail-1, p.q.tail, func(*entry) (Status, bool) { return TooLong, true })
+		return false, nil
+	}
 	if !m.Deadline.IsZero() && !c.limitLast(now, p, m.Deadline) {
 		return false, nil
 	}

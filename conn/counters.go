@@ -16,5 +16,6 @@ func (c *Counters) Add(o Counters) {
 	c.Held += o.Held
 	c.SendRefused += o.SendRefused
 	c.SendExpired += o.SendExpired
+	c.SendTooLong += o.SendTooLong
 	c.SendBarred += o.SendBarred
 }

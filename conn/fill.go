@@ -301,6 +301,10 @@ func (c *Conn) Wrote(i int, t transport.Taken) (more bool) {
 		p.compact = false
 		c.dropCanceled(p)
 	}
+	if p.tooLong {
+		p.tooLong = false
+		c.endLong(p)
+	}
 	c.fencePath(p)
 	if p.index >= c.used() {
 		c.migrate(p)

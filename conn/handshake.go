@@ -65,7 +65,7 @@ func (c *Conn) pong(now time.Time, p *path, port uint16) {
 }
 
 func (c *Conn) ourHandshake() wire.Handshake {
-	return wire.Handshake{HasPaths: true, Paths: uint16(c.cfg.Paths), Generation: c.cfg.Generation, SourceIndex: c.cfg.Paths > 1}
+	return wire.Handshake{HasPaths: true, Paths: uint16(c.cfg.Paths), Generation: c.cfg.Generation, SourceIndex: c.cfg.Paths > 1, Limit: c.cfg.Limit}
 }
 
 // encodeProbe is a probe for path p. Every link carries one: it settles the
@@ -103,6 +103,7 @@ func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 		return
 	}
 	c.believe(p, hs)
+	c.takes(p, hs.Limit)
 	if p.strays(hs) {
 		c.endLink(p)
 	}
@@ -224,7 +225,7 @@ func (c *Conn) migrate(p *path) {
 		if e.flags&entryLimited == 0 {
 			e.seq = 0
 		}
-		e.flags &^= entryWritten | entryRetrans | entryRefused | entryUnknown
+		e.flags &^= entryWritten | entryRetrans | entryRefused | entryUnknown | entryLong
 		e.chunk.b.B[e.off+24] &^= wire.FlagRetransmitted
 		if e.flags&entryPong != 0 {
 			markRetransmitted(e) // so that the peer does not take this pong for the answer to path 0's probe

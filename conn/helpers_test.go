@@ -185,8 +185,8 @@ func checkQueue(c *Conn, p *path, n *census) error {
 			return fmt.Errorf("the message at %d was never picked and has flags %b", pos, e.flags)
 		case pos < q.next && (e.end < end || e.end > p.written):
 			return fmt.Errorf("message ends at %d after %d of %d", e.end, end, p.written)
-		case pos < q.next && p.proved && e.end <= p.acked && e.flags&entryQuiet == 0:
-			return fmt.Errorf("the message at %d ends at %d of %d acknowledged", pos, e.end, p.acked)
+		case pos < q.next && p.proved && e.end <= p.settled && e.flags&entryQuiet == 0:
+			return fmt.Errorf("the message at %d ends at %d of %d acknowledged", pos, e.end, p.settled)
 		case pos >= q.fresh && c.stopped(e.dport) && e.flags&entryCanceled == 0 && (p.index > 0 || pos >= c.barrier):
 			return fmt.Errorf("the message at %d is to a held port", pos)
 		}

@@ -75,7 +75,7 @@ func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 	p.born, p.sport = h.born, h.sport
 	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
 	p.told, p.toldGen = false, 0
-	p.agrees, p.claiming, p.met, p.claim = false, false, false, wire.Handshake{}
+	p.agrees, p.claiming, p.met, p.mute, p.claim = false, false, false, false, wire.Handshake{}
 	c.unask(p)
 	if c.retired {
 		p.survey, p.surveys = 1, 1 // by the first probe
@@ -86,6 +86,7 @@ func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 		c.verify, c.verifyBy = 1, now.Add(c.cfg.ProofTimeout)
 	}
 	p.redialAt, p.proveBy = time.Time{}, now.Add(c.cfg.ProofTimeout)
+	p.muteBy = p.proveBy
 	c.asked, c.invited = false, false
 	c.act(Action{Kind: Start, Path: p.index, Link: h.link})
 	c.act(Action{Kind: Transmit, Path: p.index})
@@ -167,8 +168,8 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 	}
 }
 
-// forgetMap forgets the peer's congestion map when the last link is gone: the
-// next one begins with a new map, and whoever waits for a port to be free would
+// forgetMap forgets the peer's congestion map, and how long messages it takes, when the last
+// link is gone: the next one begins with a new map, and whoever waits for a port to be free would
 // not ask for that link. What the map held back is queued again.
 func (c *Conn) forgetMap() {
 	for i := range c.paths {
@@ -176,6 +177,7 @@ func (c *Conn) forgetMap() {
 			return
 		}
 	}
+	c.longest = 0
 	if c.mapped && !c.closed {
 		c.mapped = false
 		c.maps++
@@ -255,7 +257,7 @@ func (c *Conn) resetPath(p *path) {
 			}
 			c.stats.Retransmitted++
 		}
-		e.flags &^= entryRefused | entryUnknown // the flags of a silent operation start again
+		e.flags &^= entryRefused | entryUnknown | entryLong // the flags of a silent operation start again
 		return 0, false
 	})
 	c.dropCanceled(p)
@@ -298,6 +300,9 @@ func (c *Conn) Deadline() time.Time {
 			soonest(p.proveBy)
 			soonest(p.probeAt)
 			soonest(p.askedBy)
+			if p.mute {
+				soonest(p.muteBy)
+			}
 		}
 	}
 	if p, at := c.candidate(); p != nil {
@@ -324,6 +329,9 @@ func (c *Conn) Tick(now time.Time) {
 	for i := range c.paths {
 		if p := &c.paths[i]; p.state == Up && !p.proveBy.IsZero() && !p.proveBy.After(now) {
 			c.Proved(now, i)
+		}
+		if p := &c.paths[i]; p.state == Up && p.mute && !p.muteBy.After(now) {
+			c.unmute(p)
 		}
 	}
 	c.probeAgain(now)

@@ -46,6 +46,9 @@ type path struct {
 	bound      bool   // the link takes what is written next for the message of an operation it has begun
 	hold       bool   // nothing is written before that bound operation is done
 	compact    bool   // canceled messages wait for Wrote
+	tooLong    bool   // messages that are too long for the peer wait for Wrote
+	mute       bool   // the peer has not said on this link what it takes, and can say it in no other way, see longest.go
+	muteBy     time.Time
 
 	dialing  bool // a dial was asked for and has not been answered
 	outbound bool // the link was dialed by us
@@ -70,7 +73,7 @@ type path struct {
 	pending int    // operations begun and not done
 	quiet   int    // messages in [first,next) that wait only for their operation
 	holes   int    // settled messages in [first,next)
-	settled uint64 // link offset up to which acked was applied: all of acked, once the link is proved
+	settled uint64 // link offset up to which acked was applied: all of acked, once the link is proved and not mute
 }
 
 // Ready tells whether path i has something to write.

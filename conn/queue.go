@@ -38,6 +38,7 @@ const (
 	entryHeld                 // the message was held back: Counters.Held has counted it
 	entryRefused              // the peer has said that nobody is bound to the destination port
 	entryUnknown              // the peer has said that it does not know if the message was delivered
+	entryLong                 // the peer does not take messages of this length, or has said so of this one
 	entryLimited              // the message was never picked, and has a time limit, which is in seq
 )
 

@@ -122,6 +122,8 @@ func (c *Conn) countEnd(status Status) {
 		c.stats.SendRefused++
 	case Expired:
 		c.stats.SendExpired++
+	case TooLong:
+		c.stats.SendTooLong++
 	}
 }
 

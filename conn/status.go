@@ -33,11 +33,14 @@ const (
 	// Again: the operation did not begin, because the peer has refused others of its
 	// socket, and the message was not delivered. It may be sent again a little later.
 	Again Status = 66
+	// TooLong: the message is longer than the peer takes, and was not delivered. Its operation did
+	// not happen, unless the peer has found out by itself.
+	TooLong Status = 67
 )
 
 var statusNames = map[Status]string{
 	Success: "success", RemoteError: "remote error", Canceled: "canceled", Dropped: "dropped", OtherError: "other error",
-	Refused: "refused", Expired: "expired", Again: "again",
+	Refused: "refused", Expired: "expired", Again: "again", TooLong: "too long",
 }
 
 func (s Status) String() string {

@@ -121,6 +121,11 @@ func (d *Driver) start(i int, id conn.LinkID) {
 	if !p.caps.Operations {
 		d.Core.Plain(i)
 	}
+	if p.caps.TellsLater {
+		d.Core.Mute(i)
+	} else {
+		d.Core.Takes(i, p.caps.Limit)
+	}
 	d.owner.LinkUp(i, l)
 	before := d.stateLocked()
 	if p.caps.GenerationStated {

@@ -87,4 +87,5 @@ const (
 	Waits                      // the socket has no room: the link is not read until Receiver.Wake
 	NoPort                     // nobody is bound to the port
 	Dropped                    // the message is lost for want of room
+	TooLong                    // the link has thrown the payload away, see transport.Handler
 )

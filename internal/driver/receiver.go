@@ -163,6 +163,8 @@ func (r *Receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 		return false
 	case NoPort:
 		r.refuse(h, transport.RefusedPort)
+	case TooLong:
+		r.refuse(h, transport.RefusedLength)
 	case Dropped:
 		r.refuse(h, transport.RefusedUnknown) // RefusedUnknown, because success may not be claimed
 	}
@@ -250,8 +252,11 @@ func (r *Receiver) again(h *wire.Header) {
 // refusedBy follows what the peer has not delivered.
 func (r *Receiver) refusedBy(first uint64, count uint32, why transport.Refusal) {
 	status := conn.Dropped
-	if why == transport.RefusedPort {
+	switch why {
+	case transport.RefusedPort:
 		status = conn.Refused
+	case transport.RefusedLength:
+		status = conn.TooLong
 	}
 	d := r.d
 	d.mu.Lock()

@@ -65,6 +65,7 @@ type message struct {
 	forced  bool // accepted even for a port that takes nothing
 	op      *operation
 
+	cut       int           // incarnation of the receiver that has thrown it away for its length; 0: none
 	abandoned bool          // given up by a process that stopped
 	limit     time.Duration // time by which the message is to be picked; 0: none
 }
@@ -120,7 +121,7 @@ func (h *host) bind(port uint16, n int) *sock {
 // size draws the length of a payload.
 func (s *Sim) size() int {
 	switch x := s.rng.IntN(40); {
-	case x == 0:
+	case x == 0 || s.cfg.Scenario.Lengths && x < 4:
 		return conn.InlineMax + s.rng.IntN(60<<10)
 	case x < 4:
 		return 1000 + s.rng.IntN(8000)
@@ -225,6 +226,10 @@ func (k *sock) try(m *message) bool {
 			s.check.failf("%v: %v", m, err)
 		}
 		p.Commit()
+		if errors.Is(err, conn.ErrTooLong) {
+			s.check.tooLong(m)
+			return true
+		}
 		return false
 	}
 	clear(cm.Payload) // clobbered, because the core must have copied it

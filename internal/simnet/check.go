@@ -60,6 +60,7 @@ func (c *checker) accepted(m *message) {
 // fate is invariant 1: who asks is told once, and the truth.
 func (c *checker) fate(f conn.Fate) {
 	m := c.messages[f.Token-1]
+	c.lengthFate(m, f.Status)
 	switch {
 	case f.Account != &m.from.acct:
 		c.failf("%v: fate on the account of another socket", m)
@@ -79,7 +80,7 @@ func (c *checker) fate(f conn.Fate) {
 		c.operated(m.op, f.Status)
 	case f.Status == conn.Canceled && !m.cancels:
 		c.failf("%v: canceled by nobody", m)
-	case f.Status == conn.Dropped && m.route.to.incarnation == 1 && !m.abandoned && !c.usurped[[2]*host{m.from.h, m.route.to}]:
+	case f.Status == conn.Dropped && m.route.to.incarnation == 1 && m.size <= m.route.to.longest && !m.abandoned && !c.usurped[[2]*host{m.from.h, m.route.to}]:
 		c.failf("%v: dropped, and its peer never restarted", m)
 	}
 	m.fated, m.fate = true, f.Status
@@ -112,7 +113,7 @@ func (c *checker) delivered(k *sock, p *peer, payload []byte) {
 	switch {
 	case m.toInc == 0:
 		c.failf("%v delivered to %v, never accepted", m, k)
-	case m.fated && (m.fate == conn.Refused || m.fate == conn.Expired):
+	case m.fated && (m.fate == conn.Refused || m.fate == conn.Expired || m.fate == conn.TooLong):
 		c.failf("%v delivered to %v, and its sender was told %v", m, k, m.fate)
 	case m.from.h != p.remote || m.route != (route{k.h, k.port}):
 		c.failf("%v delivered to %v", m, k)

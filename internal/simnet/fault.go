@@ -28,7 +28,7 @@ func (s *Sim) fault() {
 		s.onLink(func(t *tcp) {
 			e := t.ends[s.rng.IntN(2)]
 			e.stalled = s.now + s.upTo(4*time.Second)
-			s.tracef("fault: tcp%d stalls from %v", t.id, e.h)
+			s.tracef("fault: tcp%d stalls from %v", t.id, e.host)
 		})
 	case x < 9:
 		s.onLink(func(t *tcp) {

@@ -1,6 +1,10 @@
 package simnet
 
-import "github.com/rds-go/rds/conn"
+import (
+	"slices"
+
+	"github.com/rds-go/rds/conn"
+)
 
 // finish checks what must hold when nothing happens any more.
 func (c *checker) finish() {
@@ -44,7 +48,8 @@ func (c *checker) message(m *message) {
 	k := m.target
 	switch {
 	case k == nil || !k.alive || m.cancels || c.excused(m) || c.usurped[[2]*host{m.from.h, m.route.to}]:
-	case m.fated && (m.fate == conn.Dropped || m.fate == conn.Expired):
+	case m.fated && (m.fate == conn.Dropped || m.fate == conn.Expired || m.fate == conn.TooLong):
+	case m.cut > 0, !m.notify && m.size > slices.Min(m.route.to.longests): // see lengthFate
 	case m.limit > 0 && !m.notify:
 	case m.op != nil && (m.op.Silent || !m.fated || m.fate != conn.Success):
 	case !m.notify && m.route.to.incarnation > 1:

@@ -20,9 +20,12 @@ type host struct {
 	generation  uint32
 	firstSeq    uint64
 	linux       bool
-	leaving     bool // the process stops in peace
-	unlistened  bool // the process takes no more links
-	bad         bool // accepts and closes, always
+	old         bool  // the processes are of a version that knows no limits
+	longest     int   // longest payload that the process takes
+	longests    []int // those of all processes
+	leaving     bool  // the process stops in peace
+	unlistened  bool  // the process takes no more links
+	bad         bool  // accepts and closes, always
 	peers       []*peer
 	socks       map[uint16]*sock
 	cmap        wire.CongestionMap
@@ -40,6 +43,7 @@ func (h *host) String() string { return fmt.Sprintf("h%d.%d", h.index, h.incarna
 func (s *Sim) addHost(paths int, linux bool) *host {
 	i := len(s.hosts)
 	h := &host{s: s, index: i, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), paths: paths, linux: linux}
+	h.old = s.cfg.Scenario.Lengths && s.chance(0.2)
 	s.hosts = append(s.hosts, h)
 	return h
 }
@@ -49,6 +53,7 @@ func (h *host) boot() {
 	h.incarnation++
 	h.down, h.unlistened = false, false
 	h.generation = h.s.rng.Uint32() | 1
+	h.drawLength()
 	h.firstSeq = uint64(h.s.clock().UnixNano())
 	if h.linux {
 		h.firstSeq = 1

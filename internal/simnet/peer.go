@@ -34,7 +34,7 @@ func (h *host) newPeer(to *host) *peer {
 	p := &peer{h: h, remote: to, inc: h.incarnation}
 	p.Driver = driver.New(driver.Config{Owner: (*owner)(p), Runtime: (*clock)(p), Pool: &s.pool, Burst: burst, Core: conn.Config{
 		Local: h.addr, Remote: to.addr, Paths: h.paths, Generation: h.generation, FirstSequence: h.firstSeq,
-		Budget: s.cfg.Scenario.budget, Pool: &s.pool, Rand: s.rng, LocalMap: h.localMap,
+		Budget: pick(s, s.cfg.Scenario.budgets), Limit: h.states(), Pool: &s.pool, Rand: s.rng, LocalMap: h.localMap,
 	}})
 	return p
 }

@@ -21,6 +21,7 @@ type Scenario struct {
 	Limits     bool // some messages have a time limit
 	Stops      bool // processes stop in peace, too
 	Impostors  bool // somebody connects from addresses of the hosts
+	Lengths    bool // hosts take messages of different lengths, and some are of an earlier version
 
 	sockets    int
 	latency    time.Duration
@@ -29,14 +30,15 @@ type Scenario struct {
 	cut        float64       // chance of a link to be cut at some byte
 	dialLost   float64
 	abandon    float64 // chance of a dial to time out as it succeeds
-	budget     int
+	budgets    []int   // one of which each connection has
 	minBuffer  int     // logarithm of the smallest TCP buffer
 	messages   int     // messages of each socket
 	repath     float64 // chance of a new process to use another number of paths
 }
 
-// settleTime bounds how long everything may take after the last fault.
-const settleTime = 60 * time.Second
+// settleTime bounds how long everything may take after the last fault. A path that has nothing to send is
+// dialed again after up to a minute, and may have been lost some seconds after that fault.
+const settleTime = 80 * time.Second
 
 // recoverTime bounds how long messages may wait after the last fault where there were
 // impostors, whose links last for 5 s.
@@ -58,13 +60,13 @@ func (s *Sim) draw() {
 	c.sockets = 1 + s.rng.IntN(4)
 	c.latency = pick(s, []time.Duration{10 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 20 * time.Millisecond})
 	c.minBuffer = 9
-	if c.latency > time.Millisecond {
+	if c.latency > time.Millisecond || c.Lengths {
 		c.minBuffer = 13 // with smaller buffers large messages take minutes
 	}
 	c.processing = pick(s, []time.Duration{0, 50 * time.Microsecond, 5 * time.Millisecond, 50 * time.Millisecond})
 	c.spread = pick(s, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})
 	c.messages = 1 + s.rng.IntN(60)
-	c.budget = pick(s, []int{0, 0, 4 << 10, 64 << 10})
+	c.budgets = pick(s, [][]int{{0}, {0}, {4 << 10}, {64 << 10}, {0, 4 << 10, 64 << 10}})
 	if c.Calm {
 		return
 	}

@@ -31,13 +31,14 @@ const (
 	ExpireWritten             // messages that succeed are reported as expired
 	SkipSurvey                // a process that stops does not ask its peers before it ends its links
 	CancelAbandoned           // messages that a stopping process gives up are canceled
+	ForgetLengths             // hosts do not say how long messages may be
 	ForgetSequences           // the receive sequence of a generation is forgotten when another one is stated
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
 	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused", "ForgetRefusals",
-	"ForgetLimits", "HurryLimits", "ExpireWritten", "SkipSurvey", "CancelAbandoned", "ForgetSequences"}
+	"ForgetLimits", "HurryLimits", "ExpireWritten", "SkipSurvey", "CancelAbandoned", "ForgetLengths", "ForgetSequences"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

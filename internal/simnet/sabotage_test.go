@@ -36,6 +36,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{ExpireWritten, Scenario{Limits: true, Holds: true}, "it was written"},
 		{SkipSurvey, Scenario{Calm: true, Stops: true}, "was delivered 2 times"},
 		{CancelAbandoned, Scenario{Stops: true}, "canceled by nobody"},
+		{ForgetLengths, Scenario{Lengths: true}, "thrown away"},
 		{ForgetSequences, Scenario{Impostors: true}, "delivered twice"},
 		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {

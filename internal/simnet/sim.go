@@ -48,6 +48,7 @@ type Config struct {
 type Counts struct {
 	Sent, Delivered, Canceled, Dropped int
 	Refused, Expired                   int
+	TooLong, Cut                       int // messages that were refused for their length, and that were thrown away on arrival
 	Dials, Links, Cuts, Restarts       int
 	Stops                              int
 	Retransmitted, Old                 int

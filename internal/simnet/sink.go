@@ -56,6 +56,10 @@ func (k *sink) End() {
 func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdict {
 	p, s := k.p, k.p.h.s
 	sock := p.h.socks[h.Dport]
+	if int(h.Length) > len(payload) {
+		s.check.cut(k.e, h)
+		return driver.TooLong
+	}
 	switch {
 	case p.dead, s.rigged(LoseMessages, 0.05):
 	case sock == nil:
@@ -98,6 +102,7 @@ func (t *tap) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		return
 	}
 	s.rigHeader(h)
+	p.h.deaf(h)
 	if s.cfg.Trace != nil {
 		s.tracef("%v<-%v path %d tcp%d: seq %d %d>%d len %d flags %x", p.h, p.remote, e.path, e.t.id, h.Sequence, h.Sport, h.Dport, h.Length, h.Flags)
 	}

@@ -26,6 +26,7 @@ type tcp struct {
 	sport  uint16
 	ends   [2]*end // the dialer's end, the acceptor's end
 	broken bool    // nothing gets through the connection any more
+	secret bool    // its set-up does not tell how long messages may be
 }
 
 // end is one side of a connection: its socket and its outgoing stream.
@@ -56,13 +57,13 @@ type end struct {
 	eof     bool
 	rst     bool
 	reading bool
-	paused  bool     // nothing is read, since a message has no room
-	resume  bool     // the handler is to hear Resumed
-	feeding bool     // the handler is at work
-	owed    bool     // the end is to be reported when the handler is back
-	refused []uint64 // numbers of the messages read and refused, of which the other side is to be told
-	told    uint64   // refusals of which the other side has heard
-	deaf    bool     // the connection broke before what the other side has said came here
+	paused  bool      // nothing is read, since a message has no room
+	resume  bool      // the handler is to hear Resumed
+	feeding bool      // the handler is at work
+	owed    bool      // the end is to be reported when the handler is back
+	refused []refusal // messages read and refused, of which the other side is to be told
+	told    uint64    // refusals of which the other side has heard
+	deaf    bool      // the connection broke before what the other side has said came here
 	in      frame.Parser
 	h       transport.Handler // takes what in has cut into messages
 	sink    *sink
@@ -94,6 +95,7 @@ func (s *Sim) newTCP(from, to *host, path int) *tcp {
 		lat := s.cfg.Scenario.latency
 		t.ends[i] = &end{t: t, host: h, inc: h.incarnation, generation: h.generation, latency: lat/2 + s.upTo(lat), capacity: 1 << (s.cfg.Scenario.minBuffer + s.rng.IntN(9)), cutAt: never}
 	}
+	t.secret = s.cfg.Scenario.Lengths && s.chance(0.3)
 	a, b := t.ends[0], t.ends[1]
 	a.other, b.other = b, a
 	if !s.calm && s.chance(s.cfg.Scenario.cut) {
@@ -170,8 +172,8 @@ func (e *end) tell() {
 		}
 		o.host.awake(func() {
 			if p := o.p; p != nil && !p.dead && o.started && !o.ended {
-				for _, n := range refused {
-					o.h.Refused(n, 1, transport.RefusedPort)
+				for _, r := range refused {
+					o.h.Refused(r.number, 1, r.why)
 				}
 				o.acked = max(o.acked, total)
 				s.after(o.latency, func() { e.heard(len(refused)) })
@@ -313,7 +315,7 @@ func (e *end) Start(h transport.Handler) error {
 		return errLink
 	}
 	e.h, e.started = &tap{h, e}, true
-	e.in.Init(e.h, &e.t.s.pool, wire.MaxPayload, false)
+	e.in.Init(e.h, &e.t.s.pool, uint32(e.host.longest), false)
 	e.scheduleRead()
 	return nil
 }
@@ -426,8 +428,12 @@ func (e *end) Caps() transport.Caps {
 	if refuses {
 		path = int(e.t.sport) % conn.MaxPaths
 	}
-	return transport.Caps{Operations: true, Pauses: !refuses && !e.host.linux, Refuses: refuses,
+	c := transport.Caps{Operations: true, Pauses: !refuses && !e.host.linux, Refuses: refuses, TellsLater: !refuses,
 		Path: path, Generation: e.other.generation, GenerationStated: refuses}
+	if refuses && !e.host.old && !e.t.secret {
+		c.Limit = e.other.host.states()
+	}
+	return c
 }
 
 // Acked is how much the other side has acknowledged.
@@ -439,9 +445,17 @@ func (e *end) Acked() uint64 {
 }
 
 // Refuse notes a message that is not delivered.
-func (e *end) Refuse(number uint64, _ transport.Refusal) bool {
-	e.refused = append(e.refused, number)
+func (e *end) Refuse(number uint64, why transport.Refusal) bool {
+	if why == transport.RefusedLength && e.other.host.old {
+		why = transport.RefusedUnknown
+	}
+	e.refused = append(e.refused, refusal{number, why})
 	return true
+}
+
+type refusal struct {
+	number uint64
+	why    transport.Refusal
 }
 
 // LocalAddr is our end.
