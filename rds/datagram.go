@@ -9,6 +9,10 @@ type OpError = datagram.OpError
 // acknowledged; see datagram.DroppedError.
 type DroppedError = datagram.DroppedError
 
+// MessageTooLongError is the ErrMessageTooLong of a message that is longer than its peer takes; see
+// datagram.MessageTooLongError.
+type MessageTooLongError = datagram.MessageTooLongError
+
 // Addr is the address of an RDS socket, a net.Addr; see datagram.Addr.
 type Addr = datagram.Addr
 
@@ -109,6 +113,7 @@ const (
 	StatusRefused     = datagram.StatusRefused
 	StatusExpired     = datagram.StatusExpired
 	StatusAgain       = datagram.StatusAgain
+	StatusTooLong     = datagram.StatusTooLong
 )
 
 // Flags of GetMR, GetMRForDest, Map and FreeMR; package datagram documents them.

@@ -58,8 +58,9 @@ func (s *Socket) check(ctx context.Context, t *attachment, o *datagram.Outgoing)
 	if err = socket.CheckMessage(o, &s.Fates, int(s.sndbuf.Load())); err != nil {
 		return to, d, err
 	}
+	n := socket.Size(o)
 	if d != nil {
-		return to, d, d.allowed()
+		return to, d, d.takes(n)
 	}
 	if ctx.Err() != nil { // ctx bounds waiting for room, and there may be room
 		ctx = context.Background()
@@ -70,7 +71,7 @@ func (s *Socket) check(ctx context.Context, t *attachment, o *datagram.Outgoing)
 	}
 	d = &destination{t, a, peer}
 	s.last.Store(d)
-	return to, d, d.allowed()
+	return to, d, d.takes(n)
 }
 
 func (s *Socket) Send(ctx context.Context, o *datagram.Outgoing, block bool) error {

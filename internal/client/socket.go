@@ -75,6 +75,17 @@ func (d *destination) allowed() error {
 	return nil
 }
 
+// takes tells whether the daemon may send to the destination, and the peer takes messages of n bytes.
+func (d *destination) takes(n int) error {
+	if err := d.allowed(); err != nil {
+		return err
+	}
+	if limit := d.t.table.Longest(int(d.peer)).Octets(); n > limit {
+		return &datagram.MessageTooLongError{Peer: d.addr, Size: n, Limit: limit}
+	}
+	return nil
+}
+
 func newSocket(c *Client, t *attachment) *Socket {
 	s := &Socket{c: c}
 	s.Inbox.Owner = s

@@ -125,6 +125,7 @@ func newHeir(n *node.Node, cfg config.Service, in *estate) (*Service, error) {
 		s.Show(p)
 		p.Lock()
 		s.ShowMap(p)
+		s.ShowLongest(p)
 		s.ShowCarriage(p)
 		p.Unlock()
 	})

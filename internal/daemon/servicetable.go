@@ -62,6 +62,14 @@ func (s *Service) ShowMap(p *node.Peer) {
 	}
 }
 
+// ShowLongest puts how long messages to a peer, whose connection the caller has locked, may be into
+// the table.
+func (s *Service) ShowLongest(p *node.Peer) {
+	if s.shows(p) {
+		s.table.SetLongest(int(p.Index), p.Core.Longest())
+	}
+}
+
 // ShowCarriage puts what the links of a connection carry, which the caller has
 // locked, into the table.
 func (s *Service) ShowCarriage(p *node.Peer) {

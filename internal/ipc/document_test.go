@@ -109,7 +109,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offTablePeers, tablePeer * MaxPeers, "peers", ""}, {offTableBits, wire.CongestionMapSize * MaxPeers, "congestion maps, in", ""},
 		}, tableSize},
 		{"A peer is a connection", []place{
-			{offPeerUsed, 4, "used", ""}, {offPeerKind, 1, "family", ""}, {offPeerZone, 1, "length of the zone", ""}, {offPeerScope, 1, "who has the zone", ""},
+			{offPeerUsed, 4, "used", ""}, {offPeerKind, 1, "family", ""}, {offPeerZone, 1, "length of the zone", ""}, {offPeerScope, 1, "who has the zone", ""}, {offPeerLong, 1, "longest payload", ""},
 			{offLocal, 16, "local address", ""}, {offRemote, 16, "remote address", ""}, {offZone, zoneMax, "zone", ""}, {offCarries, 4, "what its links carry", ""},
 			{offServes, 4, "which transport serves it", ""},
 		}, tablePeer},

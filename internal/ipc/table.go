@@ -33,6 +33,7 @@ const (
 	offPeerKind  = 4  // address family: 4 or 6
 	offPeerZone  = 5  // length of the zone, at most zoneMax
 	offPeerScope = 6  // who the zone belongs to: bit 0 local, bit 1 remote
+	offPeerLong  = 7  // wire.Limit
 	offLocal     = 8  // 16 bytes
 	offRemote    = 24 // 16 bytes
 	offZone      = 40
@@ -130,12 +131,12 @@ func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
 		return errZone
 	}
 	b := t.peer(i)
-	b[offPeerKind] = familyV6
+	kind := shape{offPeerKind: familyV6, offPeerScope: scope}
 	if remote.Is4() {
-		b[offPeerKind] = familyV4
+		kind[offPeerKind] = familyV4
 	}
-	b[offPeerScope] = scope
-	b[offPeerZone] = uint8(copy(b[offZone:offZone+zoneMax], zone))
+	kind[offPeerZone] = uint8(copy(b[offZone:offZone+zoneMax], zone))
+	kind.store(b)
 	l, r := local.As16(), remote.As16()
 	copy(b[offLocal:], l[:])
 	copy(b[offRemote:], r[:])
@@ -143,12 +144,38 @@ func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
 	return nil
 }
 
+// shape is the octets of an entry that say what it is, by their offsets there, the first of which have no
+// meaning. They are one word, for the last of them changes.
+type shape [8]byte
+
+func loadShape(b []byte) (s shape) {
+	binary.NativeEndian.PutUint32(s[offPeerKind:], atomic32(b[offPeerKind:]).Load())
+	return s
+}
+
+func (s shape) store(b []byte) {
+	atomic32(b[offPeerKind:]).Store(binary.NativeEndian.Uint32(s[offPeerKind:]))
+}
+
+// SetLongest says what the longest payload is that the peer of slot i takes. One call at a time may be
+// for a slot.
+func (t *Table) SetLongest(i int, l wire.Limit) {
+	b := t.peer(i)
+	s := loadShape(b)
+	s[offPeerLong] = byte(l)
+	s.store(b)
+}
+
+// Longest is the longest payload that the peer of slot i takes, as far as that is known.
+func (t *Table) Longest(i int) wire.Limit { return wire.Limit(loadShape(t.peer(i))[offPeerLong]) }
+
 // ClearPeer empties slot i, of which no application was told.
 func (t *Table) ClearPeer(i int) {
 	b := t.peer(i)
 	atomic32(b[offPeerUsed:]).Store(0)
 	t.SetCarriage(i, CarriesUnknown)
 	t.SetServer(i, ServerUnknown)
+	t.SetLongest(i, 0)
 	if t.written[i] {
 		t.SetMap(i, new(wire.CongestionMap))
 		t.written[i] = false
@@ -185,15 +212,16 @@ func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
 	}
 	local = netip.AddrFrom16([16]byte(b[offLocal:]))
 	remote = netip.AddrFrom16([16]byte(b[offRemote:]))
-	if b[offPeerKind] == familyV4 {
+	kind := loadShape(b)
+	if kind[offPeerKind] == familyV4 {
 		return local.Unmap(), remote.Unmap(), true
 	}
-	if n := min(b[offPeerZone], zoneMax); n > 0 {
+	if n := min(kind[offPeerZone], zoneMax); n > 0 {
 		zone := string(b[offZone : offZone+int(n)])
-		if b[offPeerScope]&scopeLocal != 0 {
+		if kind[offPeerScope]&scopeLocal != 0 {
 			local = local.WithZone(zone)
 		}
-		if b[offPeerScope]&scopeRemote != 0 {
+		if kind[offPeerScope]&scopeRemote != 0 {
 			remote = remote.WithZone(zone)
 		}
 	}

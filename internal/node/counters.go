@@ -13,6 +13,7 @@ import (
 type counters struct {
 	recvDropOld      atomic.Uint64 // duplicates of messages delivered before
 	recvDropNoSock   atomic.Uint64 // messages to a port nobody is bound to
+	recvDropTooLong  atomic.Uint64 // messages longer than Config.MaxMessage
 	peersEnded       atomic.Uint64 // peers that ended with their last link
 	strangersRefused atomic.Uint64 // links refused because there were too many strangers
 	sequencesFull    atomic.Uint64 // links refused because the table of receive sequences was full
@@ -116,6 +117,7 @@ func (n *Node) List() []transport.Counter {
 		{Name: "send_drop_generation", Value: t.DroppedFlush},
 		{Name: "send_pong_dropped", Value: t.PongsDropped},
 		{Name: "recv_drop_overrun", Value: c.recvDropOverrun.Load()},
+		{Name: "recv_drop_too_long", Value: c.recvDropTooLong.Load()},
 		{Name: "recv_paused", Value: c.recvPaused.Load()},
 		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
 		{Name: "recv_waited", Value: c.RecvWaited.Load()},
@@ -126,6 +128,7 @@ func (n *Node) List() []transport.Counter {
 		{Name: "send_held", Value: t.Held},
 		{Name: "send_refused", Value: t.SendRefused},
 		{Name: "send_expired", Value: t.SendExpired},
+		{Name: "send_too_long", Value: t.SendTooLong},
 		{Name: "send_again", Value: c.sendAgain.Load()},
 		{Name: "send_not_allowed", Value: t.SendBarred + c.SendNotAllowed.Load()},
 		{Name: "conn_refused", Value: t.LinksRefused},

@@ -14,6 +14,7 @@ import (
 	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -44,13 +45,15 @@ type Peer struct {
 
 	*driver.Driver // its lock guards the fields below, and it the core, links and timers
 
-	Flows    []*flow // flows of sessions with waiting messages, in the order of their turns
-	mapsSeen uint32  // Core.MapVersion as shown to applications
-	Carries  Carriage
-	channels int         // how often channels want a connection
-	turned   bool        // down, or what is held back, has changed and the sockets have not heard of the change
-	limits   conn.Limits // time limits of messages in flows
-	expired  uint64      // number of messages that expired in flows
+	Flows       []*flow     // flows of sessions with waiting messages, in the order of their turns
+	sentTooLong atomic.Bool // the peer has sent a message that is longer than we take
+	mapsSeen    uint32      // Core.MapVersion as shown to applications
+	longest     wire.Limit  // Core.Longest as shown to applications
+	Carries     Carriage
+	channels    int         // how often channels want a connection
+	turned      bool        // down, or what is held back, has changed and the sockets have not heard of the change
+	limits      conn.Limits // time limits of messages in flows
+	expired     uint64      // number of messages that expired in flows
 	peerKeys
 	marks   portMarks     // when the peer's congested ports were marked
 	unbound []unboundPort // ports of the peer that refused messages; the last one to do so is last
@@ -78,7 +81,7 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 	p.Driver = driver.New(driver.Config{
 		Owner: (*driven)(p), Runtime: driver.System{Work: &n.work}, Pool: n.Pool, Burst: n.Config.TCP.Burst,
 		Core: conn.Config{
-			Local: la.Addr, Remote: remote, Role: role, Paths: n.Config.Paths, OneOperation: p.own, Generation: n.Generation, PeerGeneration: legacy.Generation,
+			Local: la.Addr, Remote: remote, Role: role, Paths: n.Config.Paths, OneOperation: p.own, Generation: n.Generation, Limit: p.states(), PeerGeneration: legacy.Generation,
 			FirstSequence: n.numbers.first(time.Now()), IgnorePings: n.Config.DisablePing,
 			ReconnectMin: n.Config.ReconnectMin, ReconnectMax: n.Config.ReconnectMax, AskTimeout: n.askTimeout, Budget: n.Config.PeerBudget,
 			Pool: n.Pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
@@ -88,6 +91,14 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 	p.Sync()
 	p.inherit(s, refused)
 	return p
+}
+
+// states is what the peer is told that the node takes; 0: nothing, for it takes everything of RDS.
+func (p *Peer) states() wire.Limit {
+	if l := wire.LimitOf(p.Node.Config.MaxMessage); !p.own && l != wire.LimitAll {
+		return l
+	}
+	return 0
 }
 
 // enqueueLocked hands a message to the core. Commit is to follow.
@@ -147,6 +158,10 @@ func (o *driven) Committing() bool {
 		o.mapsSeen, o.turned = v, true
 		o.marks.update(time.Now(), o.Core.RefusedPorts())
 		o.Node.Server().ShowMap(o.peer())
+	}
+	if l := o.Core.Longest(); l != o.longest {
+		o.longest = l
+		o.Node.Server().ShowLongest(o.peer())
 	}
 	return o.turned
 }

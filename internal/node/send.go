@@ -255,6 +255,8 @@ func (s *Socket) pause(ctx context.Context, p *Peer, m *conn.Message, cause erro
 		return net.ErrClosed
 	case errors.Is(cause, conn.ErrBarred):
 		return &socket.NotAllowedError{Peer: p.Remote}
+	case errors.Is(cause, conn.ErrTooLong):
+		return &datagram.MessageTooLongError{Peer: p.Remote, Size: m.Size(), Limit: p.longestNow()}
 	case errors.Is(cause, datagram.ErrNotSupported):
 		return cause
 	case congested && !block:
@@ -296,6 +298,13 @@ func (s *Socket) pause(ctx context.Context, p *Peer, m *conn.Message, cause erro
 		return net.ErrClosed
 	}
 	return s.WriteDeadline.Err()
+}
+
+// longestNow is the longest payload that the peer takes.
+func (p *Peer) longestNow() int {
+	p.Lock()
+	defer p.Unlock()
+	return p.Core.Longest().Octets()
 }
 
 // takes tells whether a port of the peer takes messages.

@@ -12,9 +12,10 @@ type Server interface {
 	Hide(p *Peer)
 	Retire(number uint32)
 	// The rest of a peer's entry: whether there are links, or may be; the ports that take no
-	// messages; what the links carry; which transport serves the peer.
+	// messages; how long messages may be; what the links carry; which transport serves the peer.
 	ShowDown(p *Peer)
 	ShowMap(p *Peer)
+	ShowLongest(p *Peer)
 	ShowCarriage(p *Peer)
 	ShowServer(p *Peer)
 	// MapNews tells that a congestion map has arrived, and AdmissionNews that the allow-list
@@ -43,6 +44,7 @@ func (noServer) Hide(*Peer)                                      {}
 func (noServer) Retire(uint32)                                   {}
 func (noServer) ShowDown(*Peer)                                  {}
 func (noServer) ShowMap(*Peer)                                   {}
+func (noServer) ShowLongest(*Peer)                               {}
 func (noServer) ShowCarriage(*Peer)                              {}
 func (noServer) ShowServer(*Peer)                                {}
 func (noServer) MapNews()                                        {}

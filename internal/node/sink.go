@@ -136,6 +136,10 @@ func (k *sink) Whole(owned *buf.Buf) {
 // Take takes a message for a socket.
 func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdict {
 	p := k.peer
+	if int(h.Length) > len(payload) {
+		k.tooLong(h)
+		return driver.TooLong
+	}
 	var about wire.Memory
 	if h.Extensions[0] != wire.ExtNone && k.rx.Caps().Operations {
 		about = k.memory(h)
@@ -189,6 +193,20 @@ func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 		return driver.TakenUnsure
 	}
 	return driver.Taken
+}
+
+// tooLong counts a message that is longer than the node takes, and logs the first of a peer's. The peer, if it is one of ours, was told
+// how long messages may be, so that few come: those of its last moments before it knew, or before we
+// came back with another limit.
+func (k *sink) tooLong(h *wire.Header) {
+	n := k.peer.Node
+	n.Counters.recvDropTooLong.Add(1)
+	k.Leave() // a log may be slow
+	if k.peer.sentTooLong.Swap(true) {
+		return
+	}
+	k.peer.log.Warn("message longer than max_message dropped", zap.Uint32("bytes", h.Length), zap.Int("max_message", n.Config.MaxMessage),
+		zap.Uint16("from port", h.Sport), zap.Uint16("to port", h.Dport))
 }
 
 // memory reads what a message says about memory. If the operation before it is on a

@@ -69,9 +69,11 @@ type Node struct {
 	// PeerBudget bounds the memory of the messages queued for one peer, sent
 	// or parked while it cannot be reached. 0 means DefaultPeerBudget.
 	PeerBudget int
-	// MaxMessage is the largest message accepted from a peer; a longer one
-	// ends the connection. Default and upper bound 1 MiB, lower bound 8192
-	// (a congestion map).
+	// MaxMessage is the largest message accepted from a peer, rounded down to
+	// 4 KiB. Peers are told and refuse longer ones (ErrMessageTooLong); what
+	// comes nevertheless is dropped and counted (recv_drop_too_long), and ends
+	// with StatusTooLong at its sender, but with StatusSuccess at a Linux kernel.
+	// Default and upper bound 1 MiB, lower bound 8192 (a congestion map).
 	MaxMessage int
 	// Linger is how long Close waits for unacknowledged messages: 0 means
 	// DefaultLinger, negative not at all.
@@ -241,6 +243,7 @@ func (c *Node) SetDefaults() {
 	def(&c.ReceiveOverrun, DefaultReceiveOverrun)
 	def(&c.PeerBudget, DefaultPeerBudget)
 	def(&c.MaxMessage, MaxMessage)
+	c.MaxMessage = wire.LimitOf(c.MaxMessage).Octets()
 	def(&c.TCP.Burst, 2*ServiceBurst)
 	if c.Port == 0 {
 		c.Port = DefaultPort

@@ -20,7 +20,8 @@ var (
 	ErrWouldBlock error = &errno.Error{Text: "operation would block", Errno: syscall.EAGAIN}
 	// ErrCongested: the destination port is congested (ENOBUFS).
 	ErrCongested error = &errno.Error{Text: "destination port congested", Errno: syscall.ENOBUFS}
-	// ErrMessageTooLong: more than 1 MiB, or more than the send buffer (EMSGSIZE).
+	// ErrMessageTooLong: more than 1 MiB, than the send buffer, or than the peer takes
+	// (MessageTooLongError tells how much that is) (EMSGSIZE).
 	ErrMessageTooLong error = &errno.Error{Text: "message too long", Errno: syscall.EMSGSIZE}
 	// ErrNotConnected: no destination given and none set by Connect (ENOTCONN).
 	ErrNotConnected error = &errno.Error{Text: "no destination", Errno: syscall.ENOTCONN}
@@ -89,6 +90,19 @@ func (e *OpError) Timeout() bool {
 func (e *OpError) Temporary() bool {
 	return e.Timeout() || errors.Is(e.Err, syscall.EAGAIN) || errors.Is(e.Err, syscall.ENOBUFS)
 }
+
+// MessageTooLongError is the ErrMessageTooLong of a message that is longer than its peer takes. What the
+// peer takes is known once there was a link to it; before that such a message ends with StatusTooLong.
+type MessageTooLongError struct {
+	Peer        netip.Addr
+	Size, Limit int // bytes of payload: the message's, and what the peer takes
+}
+
+func (e *MessageTooLongError) Error() string {
+	return fmt.Sprintf("%d bytes are more than the %d that %v takes: %v", e.Size, e.Limit, e.Peer, ErrMessageTooLong)
+}
+
+func (e *MessageTooLongError) Unwrap() error { return ErrMessageTooLong }
 
 // DroppedError is what Close reports when its linger ended with messages that
 // no peer had acknowledged.

@@ -62,6 +62,9 @@ const (
 	// one came beyond: it did not happen, the message was not delivered, and both may be
 	// tried again a little later.
 	StatusAgain = conn.Again
+	// StatusTooLong: the message is longer than the peer takes, which was not known yet when it
+	// was sent, or has changed since; it was not delivered. Its operation did not happen.
+	StatusTooLong = conn.TooLong
 )
 
 // Message is a received datagram, or a buffer for one to be sent.

@@ -85,6 +85,10 @@ func TestLasting(t *testing.T) {
 		t.Parallel()
 		testPausedGuest(t, l, guest, pause, limits)
 	})
+	t.Run("lengths", func(t *testing.T) {
+		t.Parallel()
+		testLengths(t, l, guest)
+	})
 	questions := []time.Duration{30 * time.Second}
 	if long() {
 		questions = []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute}
