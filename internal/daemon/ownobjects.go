@@ -50,8 +50,10 @@ func NewOwnObjects(n *node.Node) (*OwnObjects, error) {
 	return o, nil
 }
 
-// objectUser is for xrcOwner: the user of this process.
-func (o *OwnObjects) objectUser() objects.User { return objects.User{UID: uint32(os.Geteuid())} }
+// objectUser is for xrcOwner: the user of this process, which has no share of itself.
+func (o *OwnObjects) objectUser() (u objects.User, bound bool) {
+	return objects.User{UID: uint32(os.Geteuid())}, false
+}
 
 // mayAdvertise is for xrcOwner.
 func (o *OwnObjects) mayAdvertise(service uint64) error { return o.node.MayAdvertise(service, nil) }

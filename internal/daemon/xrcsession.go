@@ -53,7 +53,7 @@ type xrcOwner interface {
 	tellWork(cq uint32)         // tells of completions that the owner waits for
 	drop()                      // nothing of the owner's memory is touched any more for the session
 
-	objectUser() objects.User
+	objectUser() (u objects.User, bound bool) // bound: by the shares of a user
 	mayAdvertise(service uint64) error
 	advertised(service uint64) (withdrawn func()) // the owner has a service id, until withdrawn is called
 }
@@ -94,7 +94,8 @@ func newXRCSession(o xrcOwner, t *xrc.Transport, name string, c *ipc.XRCCall) (*
 		return nil, err
 	}
 	xs := &xrcSession{owner: o, t: t, posts: posts, batch: new(batch), isDue: make(map[worker]struct{}), table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
-	if xs.s, err = t.Objects().NewSession(objects.SessionConfig{Name: name, User: o.objectUser(), Limits: xrcLimits}); err != nil {
+	user, bound := o.objectUser()
+	if xs.s, err = t.Objects().NewSession(objects.SessionConfig{Name: name, User: user, Limits: xrcLimits, Unbound: !bound}); err != nil {
 		return nil, err
 	}
 	xs.ctx, xs.stop = context.WithCancel(context.Background())
@@ -125,8 +126,8 @@ func (x *session) tellWork(cq uint32) { x.out.event(ipc.OpWork, cq) }
 func (x *session) drop() { x.seg.drop() }
 
 // objectUser is for xrcOwner.
-func (x *session) objectUser() objects.User {
-	return objects.User{UID: x.owner.UID, Place: x.owner.Place}
+func (x *session) objectUser() (u objects.User, bound bool) {
+	return objects.User{UID: x.owner.UID, Place: x.owner.Place}, x.svc.config().Users.Binds(x.cred.UID)
 }
 
 // mayAdvertise is for xrcOwner.

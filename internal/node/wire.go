@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,6 +16,7 @@ import (
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/tcp"
 	"github.com/rds-go/rds/transport/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // openWires makes the transports to other hosts. in are the sockets that they take over, and
@@ -118,12 +120,26 @@ func portFields(c *config.Node) (fields []zap.Field) {
 func xrcOptions(c *config.Node, generation uint32, g transport.Gate, in *gnetloop.Inheritance, loops *gnetloop.Loops) xrc.Options {
 	return xrc.Options{
 		Generation: generation, Port: c.XrcPort(), CRC: xrc.CRC(c.XRC.CRC), Addresses: c.Addresses, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage,
-		Overrun: c.ReceiveOverrun, Config: iwarp.Config{
+		XRC: objects.Config{Shares: objectShares()}, Overrun: c.ReceiveOverrun, Config: iwarp.Config{
 			Gate: g, Memory: c.Memory, Inherited: in, Sharing: sharing(c), Logger: c.Logger,
 			SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 			Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, Loops: loops, CloseTimeout: c.TCP.DrainTimeout,
 		},
 	}
+}
+
+// userTargets bounds the targets of all applications of a user: four times what one may have.
+const userTargets = 16384
+
+// objectShares are the shares of users in what the process has but once: an eighth of its descriptors may keep
+// the files of domains.
+func objectShares() objects.Shares {
+	s := objects.Shares{Targets: userTargets}
+	var r syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) == nil {
+		s.Files = int(max(1, min(uint64(r.Cur), 1<<20)/8))
+	}
+	return s
 }
 
 // sharing is what the transports take of config.Node.Shared.

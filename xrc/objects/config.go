@@ -16,7 +16,7 @@ import (
 type Limits struct {
 	Domains       int // open handles of domains. Default 64
 	Initiators    int // initiator queue pairs. Default 4096
-	Targets       int // target queue pairs it created that still exist. Default 4096
+	Targets       int // target queue pairs it created that still exist, for one host no more than it leaves free. Default 4096
 	Registrations int // registrations with targets, by number and by service. Default 16384
 	SRQs          int // shared receive queues. Default 256
 	Receives      int // room of all its shared receive queues, in receive requests. Default 1<<18
@@ -40,8 +40,10 @@ type Config struct {
 	Incarnation uint64
 	// Sessions is how many there may be at once: 1 to 1<<20, default 4096.
 	Sessions int
-	// Limits are those of a session that names none of its own.
+	// Limits are those of a session that names none of its own, and Shares those of all sessions of a
+	// user.
 	Limits Limits
+	Shares Shares
 	// Grace is how long a queue pair that lost its connection waits to be
 	// resumed: 1 ms to 1 h, default 30 s, which is twice as long as a
 	// connection is tried again.

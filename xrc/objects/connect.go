@@ -106,7 +106,10 @@ func (v *Service) takeLocked(t *Target, r *ConnectRequest) (*Target, Status) {
 		}
 		return t, StatusFound
 	}
-	t, h, err := s.newTargetLocked(v.attr.Domain)
+	if !s.servesLocked(r.From.Host) {
+		return nil, StatusBusy
+	}
+	t, h, err := s.newTargetLocked(v.attr.Domain, r.From.Host)
 	if err != nil {
 		return nil, StatusBusy
 	}

@@ -25,6 +25,7 @@ type Device struct {
 	rand       *rand.Rand
 	closed     bool
 	sessions   map[*Session]struct{}
+	shares     map[User]*share
 	domains    map[inode]*xrcd    // domains of files
 	xrcds      map[*xrcd]struct{} // all domains
 	queues     map[*SRQ]struct{}  // all shared receive queues
@@ -54,6 +55,7 @@ func New(c Config) (*Device, error) {
 		config:     c,
 		log:        c.Logger,
 		sessions:   make(map[*Session]struct{}),
+		shares:     make(map[User]*share),
 		domains:    make(map[inode]*xrcd),
 		xrcds:      make(map[*xrcd]struct{}),
 		queues:     make(map[*SRQ]struct{}),

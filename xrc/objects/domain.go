@@ -11,10 +11,11 @@ type inode struct{ dev, ino uint64 }
 
 // xrcd is a domain. It lives while something is counted in refs.
 type xrcd struct {
-	dev  *Device
-	tag  uint64 // tells it from all other domains the device ever had
-	key  inode
-	file *os.File // keeps the inode from being used again; nil if private
+	dev   *Device
+	tag   uint64 // tells it from all other domains the device ever had
+	key   inode
+	file  *os.File // keeps the inode from being used again; nil if private
+	share *share   // whose share the file counts against
 
 	refs int // handles, XRC shared receive queues, targets; under Device.mu
 }
@@ -88,11 +89,17 @@ func (s *Session) openLocked(file *os.File, key inode, flags int, writes bool) (
 	case s.used.Domains >= s.limits.Domains:
 		return nil, ErrLimit
 	case x == nil:
+		if file != nil {
+			if err := s.mayLocked(s.share.files, d.config.Shares.Files); err != nil {
+				return nil, err
+			}
+		}
 		d.domainTag++
-		x = &xrcd{dev: d, tag: d.domainTag, key: key, file: file}
+		x = &xrcd{dev: d, tag: d.domainTag, key: key, file: file, share: s.share}
 		d.xrcds[x] = struct{}{}
 		if file != nil {
 			d.domains[key] = x
+			s.share.files++
 		}
 	}
 	return s.handleLocked(x, writes), nil
@@ -132,6 +139,8 @@ func (x *xrcd) dropLocked() {
 	delete(d.xrcds, x)
 	if x.file != nil {
 		delete(d.domains, x.key)
+		x.share.files--
+		x.share.settleLocked()
 		d.later(func() { _ = x.file.Close() })
 	}
 }

@@ -22,6 +22,7 @@ var (
 	ErrUnsupported   error = &sentinel{"xrc: not supported on this system", syscall.EOPNOTSUPP}                           // EOPNOTSUPP
 	ErrBusy          error = &sentinel{"xrc: object in use", syscall.EBUSY}                                               // EBUSY
 	ErrLimit         error = &sentinel{"xrc: limit of the session, or numbers used up", syscall.ENOMEM}                   // ENOMEM
+	ErrShare         error = &sentinel{"xrc: share of the user used up", syscall.EDQUOT}                                  // EDQUOT
 	ErrSessions      error = &sentinel{"xrc: too many sessions", syscall.EMFILE}                                          // EMFILE
 	ErrServiceInUse  error = &sentinel{"xrc: service id in use", syscall.EADDRINUSE}                                      // EADDRINUSE
 	ErrStale         error = &sentinel{"xrc: generation of an object that is gone", syscall.ESTALE}                       // ESTALE

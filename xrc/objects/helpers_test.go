@@ -109,6 +109,9 @@ func (g *rig) empty() {
 	if s.Sessions+s.Domains+s.SRQs+s.Initiators+s.Services+s.TotalTargets()+s.Suspended+s.Tombstones+s.PeerGone != 0 || s.Leaks != 0 {
 		g.Errorf("objects are left: %+v", s)
 	}
+	if n := len(g.shares); n != 0 {
+		g.Errorf("%d users have something", n)
+	}
 }
 
 func (g *rig) ok(err error) {

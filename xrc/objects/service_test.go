@@ -351,7 +351,7 @@ func TestXRCREQ42ServicesAreReferencesToTheDomain(t *testing.T) {
 }
 
 func TestConnectStopsAtTheLimits(t *testing.T) {
-	g := parallelRig(t, Config{Limits: Limits{Targets: 3, Registrations: 4}})
+	g := parallelRig(t, Config{Limits: Limits{Targets: 5, Registrations: 4}})
 	f := g.file("job")
 	p, _, _ := g.advertised("p", f, 1)
 	other, _, _ := g.advertised("other", f, 2)

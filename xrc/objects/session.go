@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 
 	"go.uber.org/zap"
@@ -15,19 +16,22 @@ import (
 // Session is a process, or whoever else owns objects: the daemon has one, too,
 // for what it does in its own name. Its methods may be called concurrently.
 type Session struct {
-	dev    *Device
-	id     uint64 // tells the session from all others that the device ever had
-	name   string
-	user   User
-	limits Limits
-	base   *iwarp.PD // PDs of the session are inside of it
-	events eventQueue
+	dev     *Device
+	id      uint64 // tells the session from all others that the device ever had
+	name    string
+	user    User
+	limits  Limits
+	unbound bool
+	base    *iwarp.PD // PDs of the session are inside of it
+	events  eventQueue
 
 	// Under Device.mu.
 	ending  bool
-	used    Limits            // objects counted against limits
-	objects map[object]uint64 // order in which each object was made
-	dead    list.List         // registrations with targets in StateError: *Handle, oldest first
+	used    Limits             // objects counted against limits
+	share   *share             // what the user has
+	peers   map[netip.Addr]int // targets of used that were made for initiators of a host
+	objects map[object]uint64  // order in which each object was made
+	dead    list.List          // registrations with targets in StateError: *Handle, oldest first
 	serial  uint64
 }
 
@@ -51,6 +55,8 @@ type SessionConfig struct {
 	Name   string // name in the log
 	User   User
 	Limits Limits // fields of zero are those of Config.Limits
+
+	Unbound bool // Config.Shares do not bind the session, which counts all the same
 }
 
 // NewSession makes a session without objects. ErrSessions if there are too many.
@@ -59,7 +65,7 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 	if err := errors.Join(c.Limits.validate()...); err != nil {
 		return nil, err
 	}
-	s := &Session{dev: d, name: c.Name, user: c.User, limits: c.Limits, base: d.config.Base, objects: make(map[object]uint64)}
+	s := &Session{dev: d, name: c.Name, user: c.User, limits: c.Limits, unbound: c.Unbound, base: d.config.Base, objects: make(map[object]uint64)}
 	s.events.limit = c.Limits.Events
 	d.mu.Lock()
 	defer d.unlock()
@@ -72,6 +78,7 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 	d.sessionID++
 	s.id = d.sessionID
 	d.sessions[s] = struct{}{}
+	s.share = d.joinLocked(s.user)
 	return s, nil
 }
 
@@ -127,6 +134,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	d.eventsLost += s.events.lostCount()
 	delete(d.sessions, s)
+	s.share.leaveLocked()
 	return errors.Join(leaks...)
 }
 

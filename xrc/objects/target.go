@@ -2,6 +2,7 @@ package objects
 
 import (
 	"iter"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 
@@ -22,8 +23,9 @@ type Target struct {
 	unknown atomic.Uint64 // requests for a queue that the domain does not have
 
 	// Under Device.mu.
-	user        User     // user of the session that has made the target
-	creator     *Session // session whose limit the target counts against while it is counted
+	user        User       // user of the session that has made the target
+	creator     *Session   // session whose limit the target counts against while it is counted
+	madeFor     netip.Addr // host of the initiator that a service made it for
 	counted     bool
 	handles     []*Handle // registrations; those of a session are next to each other
 	established bool      // EventCommEstablished was raised
@@ -45,7 +47,7 @@ func (s *Session) CreateTarget(a TargetAttr) (Ref, error) {
 	if _, err := s.domainLocked(a.Domain); err != nil {
 		return Ref{}, err
 	}
-	t, h, err := s.newTargetLocked(a.Domain)
+	t, h, err := s.newTargetLocked(a.Domain, netip.Addr{})
 	if err != nil {
 		return Ref{}, err
 	}
@@ -54,9 +56,12 @@ func (s *Session) CreateTarget(a TargetAttr) (Ref, error) {
 	return t.ref, nil
 }
 
-// newTargetLocked makes a target with one handle.
-func (s *Session) newTargetLocked(dom *Domain) (*Target, *Handle, error) {
+// newTargetLocked makes a target with one handle, for an initiator of a host, or for nobody yet.
+func (s *Session) newTargetLocked(dom *Domain, peer netip.Addr) (*Target, *Handle, error) {
 	d, x := s.dev, dom.xrcd
+	if err := s.mayLocked(s.share.targets, d.config.Shares.Targets); err != nil {
+		return nil, nil, err
+	}
 	if s.used.Targets >= s.limits.Targets || s.used.Registrations >= s.limits.Registrations {
 		return nil, nil, ErrLimit
 	}
@@ -64,11 +69,11 @@ func (s *Session) newTargetLocked(dom *Domain) (*Target, *Handle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, user: s.user, creator: s, counted: true}
+	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, user: s.user, creator: s, madeFor: peer, counted: true}
 	t.owner = t
 	d.targets[ref.Number] = t
 	x.refs++
-	s.used.Targets++
+	s.countLocked(1, peer)
 	return t, s.holdLocked(dom, t), nil
 }
 
@@ -96,7 +101,7 @@ func (t *Target) eventLocked(k EventKind) {
 func (t *Target) uncountLocked() {
 	if t.counted {
 		t.counted = false
-		t.creator.used.Targets--
+		t.creator.countLocked(-1, t.madeFor)
 	}
 }
 
@@ -117,7 +122,7 @@ func (t *Target) letGoLocked() {
 // reviveLocked is the way back, by a reset.
 func (t *Target) reviveLocked() {
 	t.counted = true
-	t.creator.used.Targets++
+	t.creator.countLocked(1, t.madeFor)
 	for _, h := range t.handles {
 		h.unmournLocked()
 		h.session.used.Registrations++
@@ -254,8 +259,13 @@ func (t *Target) modifyThroughLocked(dom *Domain, a *Attr, m Mask) error {
 }
 
 func (t *Target) modifyByLocked(s *Session, a *Attr, m Mask) error {
-	if c := t.creator; m&MaskState != 0 && a.State == StateReset && !t.counted && t.attr != nil && c.used.Targets >= c.limits.Targets {
-		return ErrLimit
+	if c := t.creator; m&MaskState != 0 && a.State == StateReset && !t.counted && t.attr != nil {
+		if c.used.Targets >= c.limits.Targets {
+			return ErrLimit
+		}
+		if err := c.mayLocked(c.share.targets, t.dev.config.Shares.Targets); err != nil {
+			return err
+		}
 	}
 	from, err := t.modifyLocked(a, m)
 	if err != nil || m&MaskState == 0 {
