@@ -89,5 +89,5 @@ func (c *Conn) act(a Action) {
 // IsControl tells whether a message is for the connection, not for a socket:
 // HandleControl takes it. h has passed Inbound.Accept unless it is a map.
 func (c *Conn) IsControl(h *wire.Header) bool {
-	return h.IsCongestion() || h.Dport == wire.PortHost && !c.cfg.IgnorePings || h.Dport == wire.PortProbe && h.Sport == wire.PortHost
+	return h.IsCongestion() || h.Dport == wire.PortHost && (!c.cfg.IgnorePings || h.Sport == wire.PortProbe) || h.Dport == wire.PortProbe && h.Sport == wire.PortHost
 }

@@ -43,7 +43,7 @@ type Config struct {
 	FirstSequence uint64
 	// Limit is the longest payload that we take, which probes and pongs state, 0: they state none.
 	Limit wire.Limit
-	// IgnorePings turns off answers to pings and probes (sysctl ping_enable = 0).
+	// IgnorePings turns off answers to pings and probes (sysctl ping_enable = 0). What probes say is heard.
 	IgnorePings bool
 
 	// ReconnectMin and ReconnectMax bound the back-off window: 4 ms and 1 s.

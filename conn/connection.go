@@ -32,22 +32,23 @@ type Conn struct {
 	verify   uint32    // the probe of path 0's link that must be answered before other paths are dialed; 0: none
 	verifyBy time.Time // when other paths are dialed without an answer to verify
 
-	remote   *wire.CongestionMap // the peer's congestion map; nil: nothing is congested
-	mapped   bool                // the peer has sent its congestion map
-	longest  wire.Limit          // the longest payload that the peer takes, as its last word is; 0: not known
-	maps     uint32              // changes of remote
-	held     []heldLink
-	queued   int   // bytes of memory in queued and unacknowledged messages
-	shelved  int   // part of queued: messages that are held back
-	short    bool  // Enqueue has refused for the budget and nobody was told of room since
-	invited  bool  // the peer has knocked
-	unneeded bool  // nobody here talks to the peer, see Need
-	asks     uint8 // bit i: path i's link is being asked whether it lives
-	asked    bool  // Connect has asked for a link and none has come since
-	closed   bool
-	retired  bool // Retire was called
-	departed bool // Depart was called
-	barred   bool // Bar was called, and not Unbar since
+	remote      *wire.CongestionMap // the peer's congestion map; nil: nothing is congested
+	mapped      bool                // the peer has sent its congestion map
+	longest     wire.Limit          // the longest payload that the peer takes, as its last word is; 0: not known
+	longestBorn uint64              // birth of the link that told longest
+	maps        uint32              // changes of remote
+	held        []heldLink
+	queued      int   // bytes of memory in queued and unacknowledged messages
+	shelved     int   // part of queued: messages that are held back
+	short       bool  // Enqueue has refused for the budget and nobody was told of room since
+	invited     bool  // the peer has knocked
+	unneeded    bool  // nobody here talks to the peer, see Need
+	asks        uint8 // bit i: path i's link is being asked whether it lives
+	asked       bool  // Connect has asked for a link and none has come since
+	closed      bool
+	retired     bool // Retire was called
+	departed    bool // Depart was called
+	barred      bool // Bar was called, and not Unbar since
 
 	holds   *wire.CongestionMap // ports that are held; nil: none
 	holding int                 // number of ports in holds
@@ -82,7 +83,7 @@ type Counters struct {
 	Held               uint64 // messages that were held back
 	SendRefused        uint64 // messages that ended with Refused
 	SendExpired        uint64 // messages that ended with Expired
-	SendTooLong        uint64 // messages that Enqueue did not take, or that ended, because they are too long for the peer
+	SendTooLong        uint64 // messages that ended with TooLong
 	SendBarred         uint64 // messages that Enqueue did not take, or that ended, because the peer is barred
 }
 
@@ -222,7 +223,6 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 		c.stats.SendBarred++
 		return false, ErrBarred
 	case !m.Admitted && m.Size() > c.longest.Octets():
-		c.stats.SendTooLong++
 		return false, ErrTooLong
 	case c.charged() >= c.cfg.Budget:
 		c.short = true

@@ -95,7 +95,7 @@ var duoOps = [fuzzOps]func(d *duo, i, path, arg int){
 		if arg&1 == 0 && p.q.len() > 0 {
 			first = p.q.at(p.q.first).seq
 		}
-		d.side[i].c.RefusedBy(path, first, uint32(arg), []Status{Refused, Dropped}[arg>>1&1])
+		d.side[i].c.RefusedBy(path, first, uint32(arg), []Status{Refused, Dropped, TooLong, Refused}[arg>>1&3])
 		d.do(i)
 	},
 	fuzzImpostor: (*duo).impostor,

@@ -31,7 +31,9 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 	case h.Sport == wire.PortHost: // an acknowledgement frame of InfiniBand, meaningless here
 	default:
 		c.stats.RecvPing++
-		c.pong(now, p, h.Sport)
+		if !c.cfg.IgnorePings {
+			c.pong(now, p, h.Sport)
+		}
 		if h.Sport == wire.PortProbe {
 			c.handshake(now, p, wire.ParseHandshake(&h.Extensions))
 		}

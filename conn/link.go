@@ -177,7 +177,7 @@ func (c *Conn) forgetMap() {
 			return
 		}
 	}
-	c.longest = 0
+	c.longest, c.longestBorn = 0, 0
 	if c.mapped && !c.closed {
 		c.mapped = false
 		c.maps++
@@ -243,7 +243,7 @@ func (c *Conn) resetPath(p *path) {
 		switch {
 		case e.flags&entryCanceled != 0:
 			return Canceled, true
-		case e.flags&entryOp != 0 && c.ops[e.token].begun && !(c.ops[e.token].done && e.flags&entryRefused != 0):
+		case e.flags&entryOp != 0 && c.ops[e.token].begun && !(c.ops[e.token].done && e.flags&(entryRefused|entryLong) != 0):
 			return Dropped, true
 		case e.fate() != Success:
 			return e.fate(), true // the peer has told the fate and not acknowledged the message
@@ -331,7 +331,11 @@ func (c *Conn) Tick(now time.Time) {
 			c.Proved(now, i)
 		}
 		if p := &c.paths[i]; p.state == Up && p.mute && !p.muteBy.After(now) {
-			c.unmute(p)
+			if p.paused { // nothing can be heard of it
+				p.muteBy = now.Add(c.cfg.ProofTimeout)
+			} else {
+				c.unmute(p)
+			}
 		}
 	}
 	c.probeAgain(now)

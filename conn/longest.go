@@ -20,20 +20,31 @@ const everybodyTakes = wire.CongestionMapSize
 // Longest is the longest payload that the peer takes, as far as that is known.
 func (c *Conn) Longest() wire.Limit { return c.longest }
 
-// Takes says what the set-up of path i's new link has told: the longest payload that the peer takes.
-func (c *Conn) Takes(i int, l wire.Limit) { c.takes(&c.paths[i], l) }
+// Takes says what the set-up of path i's new link has told: the longest payload that the peer takes. Where
+// another link has stated what is known, this one is not believed before the peer's first probe or pong on it.
+func (c *Conn) Takes(i int, l wire.Limit) {
+	if p := &c.paths[i]; !c.rivaled(p) {
+		c.takes(p, l)
+	}
+}
 
 // Mute says that on path i's new link only probes tell what the peer takes, and that it cannot refuse
 // a message. It comes before the first Fill for the link.
 func (c *Conn) Mute(i int) { c.paths[i].mute = true }
 
-// takes follows the peer's word on p's link.
+// takes follows the peer's word on p's link, if that is up. A process says the same on all its links: what
+// an older link says than the one that has spoken last is out of date.
 func (c *Conn) takes(p *path, l wire.Limit) {
-	if l != c.longest {
-		c.longest = l
+	if p.state != Up {
+		return
+	}
+	if l != c.longest && p.born >= c.longestBorn {
+		c.longest, c.longestBorn = l, p.born
 		for i := range c.paths {
 			c.endLong(&c.paths[i])
 		}
+	} else {
+		c.endLong(p) // what an earlier link had is queued again
 	}
 	if !p.mute {
 		return
@@ -41,7 +52,7 @@ func (c *Conn) takes(p *path, l wire.Limit) {
 	if q := &p.q; !c.unlimited() { // what this link has carried, or is about to, the peer drops
 		end := q.next
 		switch {
-		case p.filling:
+		case p.filling && len(p.control) == 0:
 			end = max(end, p.shown)
 		case p.nextOff > 0:
 			end++

@@ -70,7 +70,7 @@ func TestLongerThanThePeerTakes(t *testing.T) {
 	if err := o.offer(tooLong-1, false); err != nil {
 		t.Errorf("as long as may be: %v", err)
 	}
-	if n := o.Counters().SendTooLong; n != 2 || o.Longest() != limited {
+	if n := o.Counters().SendTooLong; n != 1 || o.Longest() != limited {
 		t.Errorf("%d are counted, the peer takes %d", n, o.Longest())
 	}
 	o.fill(longSize - 1)
@@ -100,6 +100,9 @@ func TestParkedMessagesThatAreTooLong(t *testing.T) {
 	o := newLongBench(t, false)
 	o.LinkClosed(epochTime, o.link, 0)
 	o.sendLong()
+	o.link++
+	o.Tick(epochTime.Add(2 * o.cfg.ReconnectMax))
+	o.Dialed(epochTime, 0, o.link)
 	o.Takes(0, limited)
 	o.fates(Fate{Token: 1, Status: TooLong})
 	o.rest()
@@ -227,4 +230,46 @@ func TestRefusedForItsLength(t *testing.T) {
 	if n := o.Counters().SendTooLong; n != 1 {
 		t.Errorf("%d are counted", n)
 	}
+}
+
+// What the set-up of a link says is not believed where another link has stated what is known: anybody can connect.
+func TestLengthsOfAnImpostor(t *testing.T) {
+	t.Parallel()
+	o := newPathsBench(t)
+	o.shake(MaxPaths, 7)
+	o.open(3)
+	o.Takes(3, 2)
+	if err := o.offer(tooLong, false); err != nil || o.Longest() != 0 {
+		t.Errorf("limit %d: %v", o.Longest(), err)
+	}
+}
+
+// A link that is older than the one that has spoken last says nothing new.
+func TestOldLinkSaysNothingNew(t *testing.T) {
+	t.Parallel()
+	o := newPathsBench(t)
+	o.shake(MaxPaths, 7)
+	o.open(3)
+	o.paths[0].born, o.paths[3].born = 5, 4
+	o.takes(&o.paths[0], limited)
+	o.takes(&o.paths[3], 0)
+	if o.Longest() != limited {
+		t.Errorf("limit %d", o.Longest())
+	}
+}
+
+// A link that is not read is no silence of the peer, whose word may wait in it.
+func TestPausedLinkIsNotSilent(t *testing.T) {
+	t.Parallel()
+	o := newLongBench(t, true)
+	o.sendLong()
+	o.fill(longSize)
+	o.wrote(longSize)
+	o.ack()
+	o.Paused(0, o.link, true)
+	o.tickUntil(3*o.cfg.ProofTimeout - time.Millisecond)
+	o.fates()
+	o.Paused(0, o.link, false)
+	o.told(limited)
+	o.fates(Fate{Token: 1, Status: TooLong})
 }

@@ -29,6 +29,7 @@ type counters struct {
 	congUpdateQueued atomic.Uint64 // changes of our map, times connections
 	CongSendError    atomic.Uint64 // non-blocking sends refused for congestion
 	CongSendBlocked  atomic.Uint64 // sends that waited for congestion to end
+	sendTooLong      atomic.Uint64 // messages that were refused because they are too long for their peer
 	SendNotAllowed   atomic.Uint64 // messages to peers that are not allowed, other than those that conn counts
 	sendAgain        atomic.Uint64 // operations that did not begin, after refusals of others of their sockets
 	sendRDMA         atomic.Uint64 // RDMA operations begun
@@ -128,7 +129,7 @@ func (n *Node) List() []transport.Counter {
 		{Name: "send_held", Value: t.Held},
 		{Name: "send_refused", Value: t.SendRefused},
 		{Name: "send_expired", Value: t.SendExpired},
-		{Name: "send_too_long", Value: t.SendTooLong},
+		{Name: "send_too_long", Value: t.SendTooLong + c.sendTooLong.Load()},
 		{Name: "send_again", Value: c.sendAgain.Load()},
 		{Name: "send_not_allowed", Value: t.SendBarred + c.SendNotAllowed.Load()},
 		{Name: "conn_refused", Value: t.LinksRefused},

@@ -256,6 +256,7 @@ func (s *Socket) pause(ctx context.Context, p *Peer, m *conn.Message, cause erro
 	case errors.Is(cause, conn.ErrBarred):
 		return &socket.NotAllowedError{Peer: p.Remote}
 	case errors.Is(cause, conn.ErrTooLong):
+		s.Node.Counters.sendTooLong.Add(1)
 		return &datagram.MessageTooLongError{Peer: p.Remote, Size: m.Size(), Limit: p.longestNow()}
 	case errors.Is(cause, datagram.ErrNotSupported):
 		return cause

@@ -93,6 +93,9 @@ func (c *checker) peer(p *peer) {
 		}
 	}
 	if p.Core.State(0) == conn.Up {
+		if got, want := p.Core.Longest().Octets(), p.h.knowsOf(p.remote); got != want {
+			c.failf("%v->%v: believed to take %d bytes, not %d", p.h, p.remote, got, want)
+		}
 		for _, k := range p.remote.sockets() {
 			if got, want := p.Core.Congested(k.port), p.remote.cmap.Congested(k.port); got != want {
 				c.failf("%v believes congested=%v of %v", p.h, got, k)

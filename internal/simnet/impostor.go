@@ -42,6 +42,9 @@ func (s *Sim) impostor() {
 	if s.chance(0.1) {
 		states.Generation = 0
 	}
+	if s.cfg.Scenario.Lengths {
+		states.Limit = pick(s, []wire.Limit{0, 1, 2, 3, 8, wire.LimitAll})
+	}
 	s.tracef("an impostor of %v connects to %v and states %+v: tcp%d", from, to, states, t.id)
 	s.check.usurped[[2]*host{to, from}] = true
 	say := func(h wire.Header) {

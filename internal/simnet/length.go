@@ -31,6 +31,14 @@ func (h *host) states() wire.Limit {
 	return wire.LimitOf(h.longest)
 }
 
+// knowsOf is the longest payload that the host has to send to another one, as that has said.
+func (h *host) knowsOf(to *host) int {
+	if h.old || to.states() == 0 {
+		return wire.MaxPayload
+	}
+	return to.longest
+}
+
 // deaf takes from a header what a host of an old version does not know.
 func (h *host) deaf(head *wire.Header) {
 	if h.old && (head.Sport == wire.PortProbe || head.Dport == wire.PortProbe) {
@@ -56,7 +64,7 @@ func (c *checker) cut(e *end, h *wire.Header) {
 // tooLong judges whether a message may have been refused for its length.
 func (c *checker) tooLong(m *message) {
 	c.s.counts.TooLong++
-	if m.size <= slices.Min(m.route.to.longests) {
+	if m.size <= slices.Min(m.route.to.longests) && !c.usurped[[2]*host{m.from.h, m.route.to}] {
 		c.failf("%v: too long, and its peer has never said so", m)
 	}
 }

@@ -119,6 +119,10 @@ func TestLengthsEightPaths(t *testing.T) {
 	seeds(t, 200, Scenario{Lengths: true, Paths: []int{8}})
 }
 
+func TestLengthsAmongImpostors(t *testing.T) {
+	seeds(t, 200, Scenario{Lengths: true, Impostors: true, Paths: []int{8}})
+}
+
 // Messages with time limits: what has expired was not written, and what waits has not expired.
 func TestLimits(t *testing.T) { seeds(t, 300, Scenario{Limits: true, Holds: true}) }
 

@@ -43,6 +43,7 @@ const (
 	LimitUnit          = 4 << 10
 	LimitAll     Limit = 255 // MaxPayload: all that RDS has
 	limitLargest       = LimitAll - 1
+	limitLeast         = CongestionMapSize / LimitUnit // every node takes a congestion map
 )
 
 // LimitOf is the limit of a node that takes payloads of up to n octets, LimitUnit at least.
@@ -58,7 +59,7 @@ func (l Limit) Octets() int {
 	if l == 0 || l == LimitAll {
 		return MaxPayload
 	}
-	return int(l) * LimitUnit
+	return int(max(l, limitLeast)) * LimitUnit
 }
 
 // Handshake is what the extensions of a probe or its pong say.

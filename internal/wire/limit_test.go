@@ -16,6 +16,9 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d octets: limit %d, %d octets, want %d, %d", c.n, l, l.Octets(), c.want, c.told)
 		}
 	}
+	if n := Limit(1).Octets(); n != CongestionMapSize {
+		t.Errorf("a limit below that of every node is %d octets", n)
+	}
 	if n := Limit(0).Octets(); n != MaxPayload {
 		t.Errorf("no limit is %d octets", n)
 	}

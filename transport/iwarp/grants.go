@@ -19,7 +19,7 @@ import (
 // to queues with a sink, together.
 type Reservation = xctl.Reservation
 
-// NewReservation makes a Reservation of total octets, which is exceeded for a message of up to most octets
+// NewReservation makes a Reservation of total octets, or of most, the longest message,
 // if that is more.
 func NewReservation(total, most int) *Reservation { return xctl.NewReservation(total, most) }
 

@@ -48,7 +48,7 @@ type Options struct {
 	Operations int
 	// Overrun is how many octets of messages, headers included, peers may have under way
 	// to this transport, all together: links are transport.Reservers then, with peers that
-	// do the same. It is at least the longest message, and exceeded for one that is longer. 0: nothing bounds them here.
+	// do the same. It is at least the longest message. 0: nothing bounds them here.
 	Overrun int
 	// Generation is the incarnation of the node, which the peer of each link is told;
 	// 0 tells nothing.

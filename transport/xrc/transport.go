@@ -91,9 +91,9 @@ func New(opts Options) (*Transport, error) {
 		lifetimes: make(map[netip.Addr]*lifetime), waiting: make(map[netip.Addr][]*link)}
 	t.owner = dev.Regions().NewOwner(mr.OwnerConfig{Name: "local memory of operations"})
 	if opts.Overrun > 0 {
-		// A peer of an earlier version may ask for the octets of the longest message of RDS.
-		longest, ours := wire.HeaderSize+max(opts.MaxMessage, wire.MaxPayload), wire.HeaderSize+opts.MaxMessage
-		t.reservation = iwarp.NewReservation(max(opts.Overrun, ours), longest)
+		// A peer that does not know limits may ask for the octets of the longest message of RDS.
+		total := max(opts.Overrun, wire.HeaderSize+opts.MaxMessage)
+		t.reservation = iwarp.NewReservation(total, min(total, wire.HeaderSize+max(opts.MaxMessage, wire.MaxPayload)))
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	if err := t.makeObjects(); err != nil {

@@ -26,9 +26,6 @@ import (
 // may never use what it gets. Beyond that it is advanced the octets of a message that it
 // asks for; all strangers together are advanced half of the total, or one message.
 //
-// A sender that does not know how long messages may be here may ask for more than the total. It has its
-// turn when all octets are free, and for as long the total is exceeded.
-//
 // A Reservation is safe for concurrent use. Its lock is a leaf, and tell is called
 // without it.
 type Reservation struct {
@@ -42,9 +39,11 @@ type Reservation struct {
 	asking []*Share // shares that ask for octets, in the order of their turns
 }
 
-// NewReservation makes the account. most is the longest message that anybody sends, with its header.
+// NewReservation makes the account. most is the longest message with its header, and the
+// total is at least that.
 func NewReservation(total, most int) *Reservation {
-	return &Reservation{total: int64(total), most: int64(most), free: int64(total), shares: make(map[*Share]struct{})}
+	t := max(int64(total), int64(most))
+	return &Reservation{total: t, most: int64(most), free: t, shares: make(map[*Share]struct{})}
 }
 
 // Granted is how many octets are granted and neither delivered nor returned.
@@ -264,9 +263,9 @@ func (r *Reservation) evenLocked(s *Share, tells []*Share) []*Share {
 func (r *Reservation) serveLocked(tells []*Share) []*Share {
 	for i := 0; i < len(r.asking); {
 		s := r.asking[i]
-		if need := min(s.want, r.total); need > r.free {
+		if s.want > r.free {
 			r.short.Store(true)
-			return r.recallLocked(min(r.even(), (r.total-need)/int64(2*len(r.shares))), tells)
+			return r.recallLocked(min(r.even(), (r.total-s.want)/int64(2*len(r.shares))), tells)
 		}
 		if !r.advanceLocked(s) {
 			i++ // a stranger waits for other strangers, and nobody for it
