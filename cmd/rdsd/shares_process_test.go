@@ -56,10 +56,10 @@ func TestDomainsLeaveDescriptors(t *testing.T) {
 	}
 	other := clientOf(t, path)
 	bind(t, other, "127.22.68.1:4000")
+	s, err := other.XRC(context.Background())
+	must(t, err)
 	must(t, c.Close())
 	rdstest.Eventually(t, "the share to be free", func() bool {
-		s, err := other.XRC(context.Background())
-		must(t, err)
 		f, err := os.Create(filepath.Join(dir, "again"))
 		must(t, err)
 		defer f.Close()
