@@ -24,7 +24,7 @@ func TestDomainsLeaveDescriptors(t *testing.T) {
 	dir := rdstest.Dir(t)
 	path := filepath.Join(dir, "a.sock")
 	d := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, "/bin/sh", "-c", `ulimit -n 400; exec "$0" "$@"`,
-		bin.Path("rdsd"), "--config", write(t, "[users]\nexempt = []\n"), "--listen", "127.22.68.1", "--port", "17268", "--socket", path, "--control", "none")
+		bin.Path("rdsd"), "--config", write(t, "[users]\nexempt = []\n"), "--listen", "127.22.69.1", "--port", "17269", "--socket", path, "--control", "none")
 	d.Line(d.Stderr, "ready")
 	fill := func() (n int, c *rds.Client) {
 		c, err := rds.Dial(path)
@@ -55,7 +55,7 @@ func TestDomainsLeaveDescriptors(t *testing.T) {
 		must(t, other.Close())
 	}
 	other := clientOf(t, path)
-	bind(t, other, "127.22.68.1:4000")
+	bind(t, other, "127.22.69.1:4000")
 	s, err := other.XRC(context.Background())
 	must(t, err)
 	must(t, c.Close())
