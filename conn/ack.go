@@ -3,16 +3,23 @@ package conn
 import "sort"
 
 // Acked says that the peer has acknowledged total bytes of what path i's
-// present link has taken. It settles the messages they cover, once the peer's
-// RDS has shown that it took the link: what a peer's TCP acknowledged on a
-// link its RDS then refuses never reached it. See longest.go for another reason to wait.
+// present link has taken. It settles the messages they cover, once that counts, see proof.go
+// and longest.go.
 func (c *Conn) Acked(i int, total uint64) {
 	p := &c.paths[i]
 	if total <= p.acked || total > p.written {
 		return
 	}
 	p.acked = total
-	if p.proved {
+	if p.unread && p.proved && total > p.unreadTo {
+		p.unread = false
+	}
+	c.settleAcked(p)
+}
+
+// settleAcked does so if what is acknowledged counts.
+func (c *Conn) settleAcked(p *path) {
+	if p.proved && !p.unread {
 		c.applyAcked(p)
 	}
 }

@@ -50,7 +50,7 @@ func (c *Conn) answered(p *path) {
 // the barrier is for still in its kernel.
 func (c *Conn) fenceTimeout(now time.Time) {
 	p := &c.paths[0]
-	if c.barrier == 0 || c.fenceBy.After(now) {
+	if c.barrier == 0 || c.fenceBy.IsZero() || c.fenceBy.After(now) {
 		return
 	}
 	switch {
@@ -61,6 +61,9 @@ func (c *Conn) fenceTimeout(now time.Time) {
 	case p.state == Up:
 		c.fence, p.probe = 0, true
 		c.act(Action{Kind: Transmit, Path: 0})
+	default: // the next link is asked
+		c.fenceBy = time.Time{}
+		return
 	}
 	c.fenceBy = now.Add(c.cfg.ProofTimeout)
 }

@@ -27,7 +27,7 @@ type Conn struct {
 
 	barrier uint64    // not 0: paths other than 0 wait until the peer has path 0's messages up to here
 	fence   uint32    // the probe of path 0's link whose answer lifts the barrier; 0: not sent
-	fenceBy time.Time // when the barrier falls back to path 0's acknowledgements
+	fenceBy time.Time // when the barrier falls back to path 0's acknowledgements; zero: not without a link
 
 	verify   uint32    // the probe of path 0's link that must be answered before other paths are dialed; 0: none
 	verifyBy time.Time // when other paths are dialed without an answer to verify

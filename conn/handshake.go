@@ -27,7 +27,9 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 		if !h.Retransmitted() {
 			c.answered(p) // before the handshake is judged, which may dial
 		}
-		c.handshake(now, p, wire.ParseHandshake(&h.Extensions))
+		hs := wire.ParseHandshake(&h.Extensions)
+		c.answersProbe(p, hs.Generation)
+		c.handshake(now, p, hs)
 	case h.Sport == wire.PortHost: // an acknowledgement frame of InfiniBand, meaningless here
 	default:
 		c.stats.RecvPing++
@@ -273,9 +275,12 @@ func (c *Conn) probeAgain(now time.Time) {
 		}
 		if p.probeWait *= 2; p.probeWait > probeLast {
 			p.probeAt = time.Time{}
-			continue
+			if !p.proved || !p.unread || p.written > p.unreadTo {
+				continue
+			}
+		} else {
+			p.probeAt = now.Add(p.probeWait)
 		}
-		p.probeAt = now.Add(p.probeWait)
 		p.probe = true
 		c.act(Action{Kind: Transmit, Path: i})
 	}

@@ -75,14 +75,16 @@ func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 	p.born, p.sport = h.born, h.sport
 	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
 	p.told, p.toldGen = false, 0
-	p.agrees, p.claiming, p.met, p.mute, p.claim = false, false, false, false, wire.Handshake{}
+	p.agrees, p.claiming, p.met, p.mute, p.unread, p.claim = false, false, false, false, false, wire.Handshake{}
 	c.unask(p)
 	if c.retired {
 		p.survey, p.surveys = 1, 1 // by the first probe
 	}
 	p.probeAt, p.probeWait = now.Add(probeFirst), probeFirst
 	if p.index == 0 {
-		c.fence = 0
+		if c.fence = 0; c.barrier > 0 && c.fenceBy.IsZero() {
+			c.fenceBy = now.Add(c.cfg.ProofTimeout)
+		}
 		c.verify, c.verifyBy = 1, now.Add(c.cfg.ProofTimeout)
 	}
 	p.redialAt, p.proveBy = time.Time{}, now.Add(c.cfg.ProofTimeout)
@@ -90,32 +92,6 @@ func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 	c.asked, c.invited = false, false
 	c.act(Action{Kind: Start, Path: p.index, Link: h.link})
 	c.act(Action{Kind: Transmit, Path: p.index})
-}
-
-// Proved says that something arrived on path i's link: the peer's RDS has it.
-// Only then do acknowledgements count and does the back-off start over, so
-// that a peer that accepts and closes at once costs neither data nor a storm,
-// nor does one whose dial timed out just when we accepted it. Operations begin
-// from then on.
-func (c *Conn) Proved(now time.Time, i int) {
-	p := &c.paths[i]
-	if p.state != Up || p.proved {
-		return
-	}
-	waits := c.opWaits(p, p.q.next)
-	p.proved, p.proveBy, p.window = true, time.Time{}, 0
-	c.applyAcked(p)
-	if waits {
-		c.act(Action{Kind: Transmit, Path: i})
-	}
-	c.dialNext(now)
-}
-
-// Introduced tells whether path i has no link that is still to carry its first message, the
-// congestion map, to the peer. Before that the peer counts no acknowledgement, see Proved.
-func (c *Conn) Introduced(i int) bool {
-	p := &c.paths[i]
-	return p.state != Up || p.written >= wire.HeaderSize+wire.CongestionMapSize
 }
 
 // LinkFailed says that writing to link failed: nothing more goes out on it.

@@ -28,10 +28,6 @@ func (c *Conn) Takes(i int, l wire.Limit) {
 	}
 }
 
-// Mute says that on path i's new link only probes tell what the peer takes, and that it cannot refuse
-// a message. It comes before the first Fill for the link.
-func (c *Conn) Mute(i int) { c.paths[i].mute = true }
-
 // takes follows the peer's word on p's link, if that is up. A process says the same on all its links: what
 // an older link says than the one that has spoken last is out of date.
 func (c *Conn) takes(p *path, l wire.Limit) {
@@ -69,9 +65,8 @@ func (c *Conn) takes(p *path, l wire.Limit) {
 // unmute has all acknowledgements of p's link count: the peer has said what it takes, or nothing for
 // Config.ProofTimeout, as Linux where pings are turned off.
 func (c *Conn) unmute(p *path) {
-	if p.mute = false; p.proved {
-		c.applyAcked(p)
-	}
+	p.mute = false
+	c.settleAcked(p)
 }
 
 // drop notes that the peer drops a message that was written on the present link, too. What was written

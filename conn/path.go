@@ -49,6 +49,8 @@ type path struct {
 	tooLong    bool   // messages that are too long for the peer wait for Wrote
 	mute       bool   // the peer has not said on this link what it takes, and can say it in no other way, see longest.go
 	muteBy     time.Time
+	unread     bool   // what this link's TCP had taken before the peer took the link may not be read, see proof.go
+	unreadTo   uint64 // what this link had taken when it was proved: the peer has read it when more is acknowledged
 
 	dialing  bool // a dial was asked for and has not been answered
 	outbound bool // the link was dialed by us
@@ -73,7 +75,7 @@ type path struct {
 	pending int    // operations begun and not done
 	quiet   int    // messages in [first,next) that wait only for their operation
 	holes   int    // settled messages in [first,next)
-	settled uint64 // link offset up to which acked was applied: all of acked, once the link is proved and not mute
+	settled uint64 // link offset up to which acked was applied: all of acked, once the link is proved, read and not mute
 }
 
 // Ready tells whether path i has something to write.

@@ -122,7 +122,7 @@ func (d *Driver) start(i int, id conn.LinkID) {
 		d.Core.Plain(i)
 	}
 	if p.caps.TellsLater {
-		d.Core.Mute(i)
+		d.Core.ByTCP(i)
 	} else {
 		d.Core.Takes(i, p.caps.Limit)
 	}

@@ -42,6 +42,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 					r = next()
 				}
 				r.Put(rdstest.Congestion()) // it is RDS that took the link
+				r.Hs.Generation = 7         // its answer to the probe says that it has read
 				whole, _ := r.NextData()
 				_ = r.SetReadBuffer(4096)
 				big := rdstest.Payload(7, 600_000)

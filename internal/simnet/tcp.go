@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	drainTime = 5 * time.Second // how long a closed link waits for the other side
+	drainTime = 5 * time.Second       // how long a closed link waits for the other side
+	readsLate = 50 * time.Millisecond // how long Linux may take to read what had come before it took a link
 	never     = ^uint64(0)
 )
 
@@ -57,6 +58,7 @@ type end struct {
 	eof     bool
 	rst     bool
 	reading bool
+	late    bool      // buf is not read yet: Linux has taken the link, and speaks before it reads what had come
 	paused  bool      // nothing is read, since a message has no room
 	resume  bool      // the handler is to hear Resumed
 	feeding bool      // the handler is at work
@@ -146,6 +148,7 @@ func (e *end) arrive(data []byte) {
 		data, whole = data[:e.cutAt-e.arrived], false
 	}
 	o.buf = append(o.buf, data...)
+	o.late = false // its socket calls whoever reads
 	e.arrived += uint64(len(data))
 	total := e.arrived
 	if !t.s.cfg.Scenario.Refusals {
@@ -209,6 +212,9 @@ func (e *end) reset() {
 		return
 	}
 	e.rst = true
+	if e.late {
+		e.late, e.buf = false, nil
+	}
 	e.scheduleRead()
 }
 
@@ -316,6 +322,16 @@ func (e *end) Start(h transport.Handler) error {
 	}
 	e.h, e.started = &tap{h, e}, true
 	e.in.Init(e.h, &e.t.s.pool, uint32(e.host.longest), false)
+	if e.late = e.host.linux && e == e.t.ends[1] && len(e.buf) > 0; e.late {
+		s := e.t.s
+		s.after(s.upTo(readsLate), func() {
+			e.late = false
+			e.scheduleRead()
+		})
+		if !s.calm && s.chance(0.1) {
+			s.after(s.upTo(readsLate), func() { e.t.cut(s.upTo(readsLate), s.upTo(readsLate)) })
+		}
+	}
 	e.scheduleRead()
 	return nil
 }
@@ -324,7 +340,7 @@ func (e *end) scheduleRead() {
 	if e.started && e.paused && !e.reading && !e.gone && (e.eof || e.rst) && e.t.s.rigged(CutPaused, 1) {
 		e.finish()
 	}
-	if !e.started || e.reading || e.gone || e.paused && !e.resume || !e.resume && len(e.buf) == 0 && !e.eof && !e.rst {
+	if !e.started || e.late || e.reading || e.gone || e.paused && !e.resume || !e.resume && len(e.buf) == 0 && !e.eof && !e.rst {
 		return
 	}
 	e.reading = true
