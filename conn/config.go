@@ -46,6 +46,9 @@ type Config struct {
 	// IgnorePings turns off answers to pings and probes (sysctl ping_enable = 0). What probes say is heard.
 	IgnorePings bool
 
+	// Pace spaces the dials of all connections that share it, once they have failed; nil: nothing does.
+	Pace *Pace
+
 	// ReconnectMin and ReconnectMax bound the back-off window: 4 ms and 1 s.
 	ReconnectMin, ReconnectMax time.Duration
 	// IdleReconnectMax is ReconnectMax of a path that has nothing to send: 60 s.

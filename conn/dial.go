@@ -103,7 +103,8 @@ func (c *Conn) scheduleKnock(now time.Time) {
 
 // schedule sets the next attempt of a path: after the minimum plus a random
 // part of a window that doubles with each failure (net/rds/threads.c,
-// rds_queue_reconnect, which has no minimum).
+// rds_queue_reconnect, which has no minimum). A peer that was not reached at once waits for its
+// turn among all such peers, one that was lost when its window is at its longest.
 func (c *Conn) schedule(now time.Time, p *path) {
 	delay, most := c.cfg.ReconnectMin, c.cfg.ReconnectMax
 	if p.idle = !c.waiting(); p.idle {
@@ -113,8 +114,11 @@ func (c *Conn) schedule(now time.Time, p *path) {
 	if p.window > 0 {
 		delay += time.Duration(c.cfg.Rand.Int64N(int64(p.window)))
 	}
-	p.window = min(max(2*p.window, c.cfg.ReconnectMin), most)
 	p.redialAt = now.Add(delay)
+	if c.cfg.Pace != nil && (p.window == most || p.resets == 0) {
+		p.redialAt = c.cfg.Pace.slot(now, p.redialAt)
+	}
+	p.window = min(max(2*p.window, c.cfg.ReconnectMin), most)
 }
 
 // hasten ends the long back-off of paths that had nothing to send: a message waits now.

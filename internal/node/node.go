@@ -22,7 +22,6 @@ import (
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/loglimit"
 	"github.com/rds-go/rds/internal/socket"
-	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -66,6 +65,8 @@ type Node struct {
 	reports    reports
 	Leaving    atomic.Bool   // the node stops: its state file belongs to a successor
 	askTimeout time.Duration // conn.Config.AskTimeout; tests set it
+	pace       *conn.Pace    // of dials that have failed
+	dialing    atomic.Int64  // dials under way
 
 	admissionMu lockorder.Mutex[nodeAdmissionMu] // serialises changes of allowed; locked before all other locks
 
@@ -111,6 +112,7 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times, network gnetl
 		locals: make(map[netip.Addr]*Local), Peers: make(map[PeerKey]*Peer), socks: make(map[*Socket]struct{}),
 		sessions: make(map[OwnSession]struct{}),
 		halfOpen: make(map[netip.Addr]int),
+		pace:     conn.NewPace(time.Now()),
 	}
 	n.LogLimit = loglimit.New(time.Now, n.listed)
 	cfg.Logger = n.LogLimit.Logger(cfg.Logger)
@@ -176,61 +178,6 @@ func (n *Node) Bind(addr netip.AddrPort) (*socket.Socket, error) {
 		return nil, &datagram.OpError{Op: "bind", Local: addr, Err: err}
 	}
 	return socket.New(s), nil
-}
-
-// BindFor makes a socket of o, nil: of this process; prepare, if any, sees it before anybody else does. A new address has
-// its first socket before the node listens on it: a peer may have waited for just that.
-func (n *Node) BindFor(addr netip.AddrPort, o *statefile.Owner, prepare func(*Socket)) (*Socket, error) {
-	addr, err := n.Bindable(addr)
-	if err != nil {
-		return nil, err
-	}
-	var s *Socket
-	met := 0
-	bind := func(la *Local) error {
-		b := newSocket(n, la)
-		b.Account.Owner = b
-		b.Account.SetLimit(n.Config.SendBuffer)
-		b.Linger.Store(int64(n.Config.Linger))
-		b.Maps.Store(n.mapGen.Load())
-		if prepare != nil {
-			prepare(b)
-		}
-		n.Mu.Lock()
-		defer n.Mu.Unlock()
-		if n.ending {
-			return net.ErrClosed
-		}
-		var err error
-		if met, err = la.bind(b, addr.Port(), o); err == nil {
-			n.socks[b], s = struct{}{}, b
-		}
-		return err
-	}
-	la, err := n.listenWith(addr.Addr(), bind)
-	if err == nil && s == nil {
-		err = bind(la)
-	}
-	if err != nil {
-		if s != nil { // The address cannot be listened on.
-			s.At.unbind(s.Port, false)
-			n.forget(s)
-		}
-		return nil, err
-	}
-	if met > 0 {
-		s.Congest() // messages that came for the port before fill the socket
-		la.expectFewer()
-		la.Announce(n)
-		n.Succession.met(met)
-	}
-	return s, nil
-}
-
-func (n *Node) forget(s *Socket) {
-	n.Mu.Lock()
-	delete(n.socks, s)
-	n.Mu.Unlock()
 }
 
 // Listen returns the state of a local address, listening on it if that is new.
@@ -346,7 +293,7 @@ func (n *Node) findOrMake(la *Local, key PeerKey, stranger bool) (p *Peer, made 
 	n.Peers[key] = p
 	n.indexLocked(p)
 	la.Mu.Lock()
-	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied, because mark reads peers without the lock
+	la.peers = append(la.peers, p) // mark reads what was there before without the lock
 	la.Mu.Unlock()
 	return p, true, nil
 }

@@ -83,7 +83,7 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 		Core: conn.Config{
 			Local: la.Addr, Remote: remote, Role: role, Paths: n.Config.Paths, OneOperation: p.own, Generation: n.Generation, Limit: p.states(), PeerGeneration: legacy.Generation,
 			FirstSequence: n.numbers.first(time.Now()), IgnorePings: n.Config.DisablePing,
-			ReconnectMin: n.Config.ReconnectMin, ReconnectMax: n.Config.ReconnectMax, AskTimeout: n.askTimeout, Budget: n.Config.PeerBudget,
+			ReconnectMin: n.Config.ReconnectMin, ReconnectMax: n.Config.ReconnectMax, Pace: n.pace, AskTimeout: n.askTimeout, Budget: n.Config.PeerBudget,
 			Pool: n.Pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
 		},
 	})
@@ -203,8 +203,9 @@ func (o *driven) WakeAll() {
 
 // Dial connects a path.
 func (o *driven) Dial(ctx context.Context, i int) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Node.patience(o.Node.dialing.Add(1)))
 	o.Node.work.Go(func() {
+		defer o.Node.dialing.Add(-1)
 		defer cancel()
 		var l transport.Link
 		var err error
@@ -271,3 +272,14 @@ func (o *driven) Sink(r *driver.Receiver) driver.Sink { return newSink(o.peer(),
 // dialTimeout bounds one attempt to connect; Linux leaves it to TCP's SYN
 // retries, some two minutes, which a restarted peer would have to wait out.
 const dialTimeout = 15 * time.Second
+
+// Dials under way of peers that do not answer hold sockets and memory: the more there are, the shorter each lasts.
+const (
+	patientDials  = 256
+	leastPatience = 2 * time.Second
+)
+
+// patience is how long one of so many dials may last.
+func (n *Node) patience(dials int64) time.Duration {
+	return min(dialTimeout, max(leastPatience, dialTimeout*patientDials/time.Duration(max(1, dials))))
+}
