@@ -44,7 +44,7 @@ func takeFrom(path string, at place) (*predecessor, error) {
 		return fail(err)
 	}
 	_ = c.SetDeadline(time.Now().Add(takeoverAsk))
-	if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: at, Lock: true}); err != nil {
+	if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: at, Lock: true, Lingers: true}); err != nil {
 		return fail(err)
 	}
 	_ = c.SetDeadline(time.Now().Add(takeoverAnswerTime))

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/control"
+	bequest "github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/rds"
@@ -58,6 +59,7 @@ type takeoverAskMessage struct {
 	Legacy  int // rds.LegacyVersion
 	Place   place
 	Lock    bool // the successor serves when it has the lock
+	Lingers bool // the successor takes sockets that linger
 }
 
 // place is what a successor must have as its predecessor has it.
@@ -156,6 +158,7 @@ type successor struct {
 	c       *ipc.Conn
 	pid     int      // 0: a process of another PID namespace
 	locks   bool     // it serves when it has the lock
+	lingers bool     // it takes sockets that linger
 	process *os.File // nil: not known
 }
 
@@ -225,7 +228,7 @@ func (t *takeoverServer) ask(c *ipc.Conn) (s successor, err error) {
 	if err := c.Receive(&q); err != nil {
 		return s, err
 	}
-	s.locks = q.Lock
+	s.locks, s.lingers = q.Lock, q.Lingers
 	uid := os.Geteuid()
 	switch {
 	case cred.UID != 0 && int(cred.UID) != uid:
@@ -282,6 +285,9 @@ func (d *daemon) handOver(ctx context.Context, s successor) bool {
 		log.Error("takeover failed, this daemon goes on", zap.String("error", "the file of its lock was removed: only a restart helps"))
 		_ = s.c.Send(&takeoverAnswer{Error: "the file of its lock was removed: only a restart helps"})
 		return false
+	}
+	if s.lingers {
+		ctx = bequest.Lingering(ctx)
 	}
 	l, err := n.Bequeath(ctx)
 	if err != nil {

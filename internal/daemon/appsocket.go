@@ -42,6 +42,9 @@ type appSocket struct {
 
 	closing bool // no more calls are accepted, but submissions are; guarded by sess.mu
 
+	call  uint64       // the application's call that waits for the socket's end, 0: none; constant from then on
+	until atomic.Int64 // when the socket lingers no more, in Unix nanoseconds
+
 	gone atomic.Bool // the cell belongs to the slot's next socket; written under mu
 
 	mu              lockorder.Mutex[appSocket] // guards the fields below and writes to the cell; a leaf
@@ -348,41 +351,6 @@ func (a *appSocket) finish() (d *datagram.DroppedError, err error) {
 	return d, err
 }
 
-// await waits until everything the socket has sent is acknowledged: at most d,
-// once the session has ended at most the node's linger time, and not at all
-// when the service cuts off what lingers.
-func (a *appSocket) await(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	s, svc, ended := a.s, a.sess.svc, a.sess.done
-	until := time.Now().Add(d)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	s.Account.Watch(1)
-	defer s.Account.Watch(-1)
-	for late := false; !late; {
-		w := s.Writers.Add()
-		s.Node.PollAcks(s.At)
-		if s.Account.Messages() == 0 {
-			s.Writers.Done(w)
-			s.Writers.Wake(-1) // other senders may wait for the same room
-			return
-		}
-		select {
-		case <-w.C:
-		case <-timer.C:
-			late = true
-		case <-svc.cut:
-			late = true
-		case <-ended:
-			ended = nil
-			timer.Reset(min(time.Until(until), max(0, s.Node.Config.Linger)))
-		}
-		s.Writers.Done(w)
-	}
-}
-
 // Settled tells the application what has become of its messages.
 func (a *appSocket) Settled() {
 	a.mu.Lock()
@@ -408,8 +376,11 @@ func (a *appSocket) Settled() {
 }
 
 // showHeld tells the application what of what it has submitted waits for peers that are
-// down or hold it back.
+// down or hold it back. One that has ended elsewhere sees nothing.
 func (a *appSocket) showHeld() {
+	if a.sess.seg == nil {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	bytes, messages := a.s.Account.Held()

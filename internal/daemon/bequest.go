@@ -68,6 +68,7 @@ func legacyOfNode(ctx context.Context, n *node.Node, svc *Service) (_ *Legacy, e
 	st.Told = slices.Clone(n.Index.Told)
 	n.Mu.RUnlock()
 	moves := make(map[uint64]bool)
+	var lingers map[*appSocket]bool
 	if svc != nil {
 		if st.Service, err = svc.legacy(l); err != nil {
 			return nil, err
@@ -75,9 +76,10 @@ func legacyOfNode(ctx context.Context, n *node.Node, svc *Service) (_ *Legacy, e
 		for i := range st.Service.Sessions {
 			moves[st.Service.Sessions[i].ID] = true
 		}
+		lingers = svc.legacyOfLingering(st.Service)
 	}
 	for key, p := range peers {
-		y, err := legacyOfPeer(p, moves)
+		y, err := legacyOfPeer(p, moves, lingers)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +105,9 @@ func (l *Legacy) drop(n int) {
 	l.Files = l.Files[:n]
 }
 
-// legacyOfPeer describes a peer, and what is queued for it of the sessions that move.
-func legacyOfPeer(p *node.Peer, moves map[uint64]bool) (legacyPeer, error) {
+// legacyOfPeer describes a peer, and what is queued for it of the sessions that move, and of the sockets
+// that linger. What of these is for the memory of an application that has ended does not move.
+func legacyOfPeer(p *node.Peer, moves map[uint64]bool, lingers map[*appSocket]bool) (legacyPeer, error) {
 	p.Lock()
 	defer p.Unlock()
 	out := legacyPeer{Index: p.Index, Local: p.Local.Addr, Remote: p.Remote, Core: p.Core.Legacy(), Carries: uint8(p.Carries)}
@@ -117,7 +120,7 @@ func legacyOfPeer(p *node.Peer, moves map[uint64]bool) (legacyPeer, error) {
 	epoch := p.Core.Epoch()
 	waits := func(m *conn.QueuedMessage) {
 		a, ok := m.Account.Owner.(*node.Socket).Owner.(*appSocket)
-		if !ok || !moves[a.sess.id] {
+		if !ok || !moves[a.sess.id] && !(lingers[a] && m.Op == nil) {
 			return
 		}
 		q := legacyQueued{

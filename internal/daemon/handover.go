@@ -38,7 +38,7 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	defer cancel()
 	svc, _ := n.Server().(*Service)
 	if svc != nil {
-		svc.rest()
+		svc.rest(ctx.Value(lingering{}) != nil)
 	}
 	err := settle(ctx, n, svc)
 	if err == nil {
@@ -90,10 +90,10 @@ func Return(n *node.Node) {
 
 // rest has the service take no more connections, and sessions no more calls and
 // submissions. What comes waits.
-func (s *Service) rest() {
+func (s *Service) rest(lingers bool) {
 	s.resuming.Wait() // at most callTimeout, and only right after another takeover
 	s.looking.Lock()  // a look under way gives pages back, which will be another process's to do
-	s.moving.Store(&halt{make(chan struct{})})
+	s.moving.Store(&halt{make(chan struct{}), lingers})
 	s.looking.Unlock()
 	_ = s.listener.SetDeadline(time.Unix(1, 0))
 	s.accepting.Wait()
@@ -182,7 +182,7 @@ func (s *Service) begin() {
 
 // settle marks all ports congested and waits until everything that was sent is
 // acknowledged, but for what waits for hosts that are down and ports that are stopped, and
-// no socket that was closed waits for that.
+// no socket that was closed waits for that, unless it moves.
 func settle(ctx context.Context, n *node.Node, svc *Service) error {
 	n.BeginLeaving()
 	tick := time.NewTicker(time.Millisecond)
@@ -192,16 +192,11 @@ func settle(ctx context.Context, n *node.Node, svc *Service) error {
 		for _, s := range n.Sockets() {
 			messages += s.Account.Messages()
 		}
-		lingering := 0
+		staying := 0
 		if svc != nil {
-			svc.mu.Lock()
-			lingering = len(svc.lingering)
-			for a := range svc.lingering {
-				messages += a.s.Account.Messages()
-			}
-			svc.mu.Unlock()
+			staying = svc.staying(&messages)
 		}
-		if lingering == 0 && (messages == 0 || settled(n)) {
+		if staying == 0 && (messages == 0 || settled(n)) {
 			return nil
 		}
 		for _, la := range n.AllLocals() {
@@ -213,6 +208,30 @@ func settle(ctx context.Context, n *node.Node, svc *Service) error {
 			return fmt.Errorf("%d messages are not acknowledged: %w", messages, ctx.Err())
 		}
 	}
+}
+
+// staying is how many sockets cannot move as they are: they are being closed, or linger while those do not
+// move. Messages of sockets that linger are added up.
+func (s *Service) staying(messages *int) (n int) {
+	for _, x := range s.all() {
+		x.mu.Lock()
+		for _, a := range x.sockets {
+			if a != nil && a.closing {
+				n++
+			}
+		}
+		x.mu.Unlock()
+	}
+	lingers := s.moving.Load().lingers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.lingering {
+		*messages += a.s.Account.Messages()
+		if !lingers {
+			n++
+		}
+	}
+	return n
 }
 
 // settled tells whether no message is under way that a peer could acknowledge.
@@ -262,6 +281,11 @@ func (s *Service) freeze(ctx context.Context) error {
 	for _, x := range all {
 		x.deafen(false)
 	}
+	s.mu.Lock()
+	for a := range s.lingering {
+		all = append(all, a.sess)
+	}
+	s.mu.Unlock()
 	for _, x := range all {
 		for x.working.Load() > 0 {
 			select {

@@ -284,32 +284,6 @@ func (s *Service) releaseLocked(x *session) (last bool) {
 	return true
 }
 
-// linger lists a socket that is going to end. The session counts against the
-// limits until it has: what it has queued is memory all the same.
-func (s *Service) linger(a *appSocket) {
-	s.mu.Lock()
-	s.lingering[a] = struct{}{}
-	a.sess.holds++
-	a.sess.lingering.Add(1)
-	s.mu.Unlock()
-}
-
-// lingered is the socket's end; d is what was dropped.
-func (s *Service) lingered(a *appSocket, d *datagram.DroppedError) {
-	s.mu.Lock()
-	delete(s.lingering, a)
-	if d != nil && s.closed {
-		s.left.Messages += d.Messages
-		s.left.Bytes += d.Bytes
-	}
-	a.sess.user.vacateLocked(a.s.At.Addr)
-	last := s.releaseLocked(a.sess)
-	s.mu.Unlock()
-	if last {
-		s.node.Detached(a.sess.owner)
-	}
-}
-
 // command is the name of a process.
 func command(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))

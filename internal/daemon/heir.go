@@ -205,8 +205,12 @@ func (s *Service) inherit(in *estate) error {
 			return fmt.Errorf("session %d: %w", st.Sessions[i].ID, err)
 		}
 	}
+	lingering, err := s.resumeLingering(st)
+	if err != nil {
+		return fmt.Errorf("sockets that linger: %w", err)
+	}
 	for i := range in.state.Peers {
-		if err := s.requeue(in.peers[i], in.state.Peers[i].Queue); err != nil {
+		if err := s.requeue(in.peers[i], in.state.Peers[i].Queue, lingering); err != nil {
 			return fmt.Errorf("messages for %v: %w", in.peers[i].Remote, err)
 		}
 	}
@@ -450,6 +454,10 @@ func (s *Service) takeUp() {
 	for _, x := range s.all() {
 		s.resuming.Go(x.takeUp)
 	}
+	for _, x := range s.orphans {
+		x.finishResumed()
+	}
+	s.orphans = nil
 	s.admitKept()
 	s.begin()
 }
@@ -470,4 +478,5 @@ func (x *session) takeUp() {
 	}
 	x.log.Info("application taken over")
 	x.serve()
+	x.finishResumed()
 }

@@ -11,14 +11,16 @@ import (
 )
 
 // requeue queues what the predecessor had queued for a peer.
-func (s *Service) requeue(p *node.Peer, list []legacyQueued) error {
+func (s *Service) requeue(p *node.Peer, list []legacyQueued, lingering map[socketName]*appSocket) error {
 	for i := range list {
 		q := &list[i]
-		x := s.sessions[q.Session]
-		if x == nil {
-			return datagram.ErrInvalid
+		x, a := s.sessions[q.Session], lingering[socketName{q.Session, q.Socket}]
+		switch {
+		case a != nil:
+			x = a.sess
+		case x != nil:
+			a, _ = x.socket(q.Socket)
 		}
-		a, _ := x.socket(q.Socket)
 		if a == nil || a.s.At != p.Local || len(q.Data) > config.MaxMessage {
 			return datagram.ErrInvalid
 		}
@@ -33,7 +35,7 @@ func (s *Service) requeue(p *node.Peer, list []legacyQueued) error {
 			m.Body = s.node.Pool.Get(n)
 			copy(m.Body.B, q.Data)
 		}
-		if q.Lent { // the message has a copy now
+		if q.Lent && x.seg != nil { // the message has a copy now
 			x.out.frees = append(x.out.frees, q.Offset)
 		}
 		if q.Op != nil {

@@ -96,6 +96,7 @@ type legacyService struct {
 	Slots    []uint32 // generations of the slots of the table
 	Openings []int    // connections that have said nothing yet
 	Sessions []legacySession
+	Orphans  []legacyOrphans
 }
 
 // legacySession is an application.
@@ -123,6 +124,7 @@ type legacySession struct {
 	Gens                        []uint16
 	Met                         []uint32 // connections that the session uses
 	Sockets                     []legacySocket
+	Lingering                   []legacyLingering
 	SentMessages, SentBytes     uint64
 	RecvMessages, RecvBytes     uint64
 	Stalls                      uint64

@@ -49,6 +49,7 @@ type Service struct {
 	live      int // sessions, and former ones with sockets that linger
 	users     map[uint32]*user
 	lingering map[*appSocket]struct{}
+	orphans   []*session            // what a predecessor has left of sessions that had ended, until takeUp
 	left      datagram.DroppedError // messages of sockets that ended during Close, whose fates were not known by then
 	next      uint64
 	work      sync.WaitGroup

@@ -79,6 +79,8 @@ type session struct {
 	met       map[*node.Peer]struct{} // connections that the session uses; guarded by Service.mu
 	holds     int                     // what keeps the session counted against the limits on sessions; guarded by Service.mu
 	lingering atomic.Int32            // sockets that were closed and wait for what they have sent
+	resumed   []*appSocket            // those of them that a predecessor has left, until they are waited for
+	answers   answers
 
 	mu      turnLock // guards the fields below; locked before all locks of the node
 	sq      ipc.Consumer
@@ -356,7 +358,7 @@ func (x *session) socket(id uint32) (a *appSocket, ok bool) {
 
 // spaceNews tells the application that waits for space or for its budget to look again.
 func (x *session) spaceNews() {
-	if x.space.Take() {
+	if x.seg != nil && x.space.Take() {
 		x.out.event(ipc.OpSpace, 0)
 	}
 	runtime.KeepAlive(x)

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -29,26 +28,7 @@ const callTimeout = 5 * time.Second
 
 // calls answers the application's calls until it has gone.
 func (x *session) calls() {
-	var (
-		mu     sync.Mutex // one answer at a time
-		broken error      // guarded by mu: error of the first answer that failed
-	)
-	send := func(r *ipc.Reply) {
-		if x.leaving.Load() { // the end of the connection is the answer
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
-		if err := x.conn.Send(r); err != nil && broken == nil {
-			broken = err
-			x.svc.work.Go(func() { x.end(err) }) // which closes the connection when it takes nothing more
-		}
-	}
-	reply := func(r *ipc.Reply) {
-		x.changed.Store(time.Now().UnixNano())
-		send(r)
-	}
+	send, reply := x.answer, x.reply
 	for {
 		var q ipc.Request
 		file, err := x.conn.ReceiveFile(&q)
@@ -59,11 +39,9 @@ func (x *session) calls() {
 				}
 				continue
 			}
-			mu.Lock()
-			if broken != nil { // broken rather than net.ErrClosed, which would mean that the service ends
+			if broken := x.broken(); broken != nil { // rather than net.ErrClosed, which would mean that the service ends
 				err = broken
 			}
-			mu.Unlock()
 			x.end(err)
 			return
 		}
@@ -98,19 +76,13 @@ func (x *session) calls() {
 				continue
 			}
 			a.s.Linger.Store(int64(q.Linger))
+			a.call = q.ID
 			if a.closing {
 				a.s.Shut()
 			} else {
 				a.leave()
 			}
-			x.beginWork(func() {
-				r := &ipc.Reply{ID: q.ID}
-				var err error
-				if r.Messages, r.Bytes, err = x.finish(a); err != nil {
-					r = failed(q.ID, err)
-				}
-				reply(r)
-			})
+			x.beginWork(func() { x.answerEnd(a) })
 		case ipc.CallInfo:
 			x.beside(func() { x.report(&q, send) })
 		case ipc.CallCancel, ipc.CallReach, ipc.CallConceal:

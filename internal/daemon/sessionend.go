@@ -57,7 +57,7 @@ func (x *session) end(cause error) {
 		for _, a := range socks {
 			if a != nil {
 				a.leave()
-				x.svc.work.Go(func() { _, _ = a.finish() })
+				x.beginWork(func() { _, _ = a.finish() })
 			}
 		}
 		x.seg.spare.Store(goesOn)

@@ -1,7 +1,10 @@
 package daemon
 
 // halt is one pause of the goroutines that serve applications.
-type halt struct{ resume chan struct{} }
+type halt struct {
+	resume  chan struct{}
+	lingers bool // sockets that linger move, too
+}
 
 // serve begins to work for the session.
 func (x *session) serve() {
