@@ -18,10 +18,19 @@ const freshAfter = 730 * time.Millisecond
 // that is slow. The kernel repeats its SYN after 1, 3 and 7 s (on newer kernels after
 // each of 5 s, then after 7 and 11), so where SYNs are lost a fresh attempt is made
 // beside it every 0.73 s: the connection is there within a second of the network's
-// being so.
+// being so. With a context of Once there is the first attempt alone.
 func Insist[C interface{ Close(transport.CloseMode) }](ctx context.Context, dial func(context.Context) (C, error)) (C, error) {
+	if ctx.Value(once{}) != nil {
+		return dial(ctx)
+	}
 	return insist(ctx, dial, func(c C) { c.Close(transport.Abort) })
 }
+
+// once is the key of Once.
+type once struct{}
+
+// Once is for Insist where very many peers are dialed.
+func Once(ctx context.Context) context.Context { return context.WithValue(ctx, once{}, true) }
 
 type outcome[T any] struct {
 	conn T

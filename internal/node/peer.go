@@ -12,6 +12,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/driver"
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/wire"
@@ -203,7 +204,7 @@ func (o *driven) WakeAll() {
 
 // Dial connects a path.
 func (o *driven) Dial(ctx context.Context, i int) {
-	ctx, cancel := context.WithTimeout(ctx, o.Node.patience(o.Node.dialing.Add(1)))
+	ctx, cancel := o.Node.patience(ctx, o.Node.dialing.Add(1))
 	o.Node.work.Go(func() {
 		defer o.Node.dialing.Add(-1)
 		defer cancel()
@@ -273,13 +274,17 @@ func (o *driven) Sink(r *driver.Receiver) driver.Sink { return newSink(o.peer(),
 // retries, some two minutes, which a restarted peer would have to wait out.
 const dialTimeout = 15 * time.Second
 
-// Dials under way of peers that do not answer hold sockets and memory: the more there are, the shorter each lasts.
+// Dials under way of peers that do not answer hold sockets and memory: the more there are, the shorter each lasts,
+// and it makes no second attempt.
 const (
 	patientDials  = 256
 	leastPatience = 2 * time.Second
 )
 
-// patience is how long one of so many dials may last.
-func (n *Node) patience(dials int64) time.Duration {
-	return min(dialTimeout, max(leastPatience, dialTimeout*patientDials/time.Duration(max(1, dials))))
+// patience bounds one of so many dials.
+func (n *Node) patience(ctx context.Context, dials int64) (context.Context, context.CancelFunc) {
+	if dials <= patientDials {
+		return context.WithTimeout(ctx, dialTimeout)
+	}
+	return context.WithTimeout(gnetloop.Once(ctx), max(leastPatience, dialTimeout*patientDials/time.Duration(dials)))
 }
