@@ -116,7 +116,12 @@ func (c *Conn) schedule(now time.Time, p *path) {
 	}
 	p.redialAt = now.Add(delay)
 	if c.cfg.Pace != nil && (p.window == most || p.resets == 0) {
-		p.redialAt = c.cfg.Pace.slot(now, p.redialAt)
+		if !p.slot.After(now) { // else it has one that it has not used
+			p.slot = c.cfg.Pace.slot(now, p.redialAt)
+		}
+		if p.slot.After(p.redialAt) {
+			p.redialAt = p.slot
+		}
 	}
 	p.window = min(max(2*p.window, c.cfg.ReconnectMin), most)
 }

@@ -293,6 +293,9 @@ func (c *Conn) Wrote(i int, t transport.Taken) (more bool) {
 		}
 		p.boundOps(c.cfg.OneOperation)
 	}
+	if p.unread && p.unreadTo == math.MaxUint64 {
+		c.mark(p)
+	}
 	switch {
 	case c.closed:
 		c.discard(p)

@@ -75,6 +75,7 @@ func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 	p.born, p.sport = h.born, h.sport
 	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
 	p.told, p.toldGen = false, 0
+	p.unreadTo = 0
 	p.agrees, p.claiming, p.met, p.mute, p.unread, p.claim = false, false, false, false, false, wire.Handshake{}
 	c.unask(p)
 	if c.retired {

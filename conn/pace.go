@@ -15,6 +15,7 @@ type Pace struct {
 const (
 	pace      = 4 * time.Millisecond // between two slots
 	paceBurst = time.Second          // how long slots that nobody has had are kept
+	paceMost  = time.Minute          // how long a slot is waited for at most
 )
 
 // NewPace begins at a time that is none of its users' yet.
@@ -25,7 +26,7 @@ func (p *Pace) slot(now, at time.Time) time.Time {
 	since := int64(now.Sub(p.begin))
 	for {
 		next := p.next.Load()
-		mine := max(next, since-int64(paceBurst))
+		mine := min(max(next, since-int64(paceBurst)), since+int64(paceMost))
 		if p.next.CompareAndSwap(next, mine+int64(pace)) {
 			if t := p.begin.Add(time.Duration(mine)); t.After(at) {
 				return t

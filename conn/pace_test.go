@@ -64,3 +64,26 @@ func TestDialsKeepThePace(t *testing.T) {
 		}
 	}
 }
+
+// Slots that are taken and not used put nobody off for long: a path that is dialed sooner keeps its slot, and a
+// slot is not further off than a minute.
+func TestPaceIsBounded(t *testing.T) {
+	t.Parallel()
+	shared := NewPace(epochTime)
+	c := newConn(t, Config{Pace: shared})
+	for range 1000 { // it knocks, and refuses
+		c.invited, c.paths[0].redialAt = true, time.Time{}
+		c.Tick(epochTime)
+		c.TakeActions(nil)
+		c.DialFailed(epochTime, 0)
+	}
+	if at := shared.slot(epochTime, epochTime); at.After(epochTime.Add(20 * time.Millisecond)) {
+		t.Errorf("one path has taken slots up to %v", at.Sub(epochTime))
+	}
+	for range 100_000 {
+		shared.slot(epochTime, epochTime)
+	}
+	if at := shared.slot(epochTime, epochTime); at.After(epochTime.Add(paceMost)) {
+		t.Errorf("a slot in %v", at.Sub(epochTime))
+	}
+}

@@ -50,7 +50,7 @@ type path struct {
 	mute       bool   // the peer has not said on this link what it takes, and can say it in no other way, see longest.go
 	muteBy     time.Time
 	unread     bool   // what this link's TCP had taken before the peer took the link may not be read, see proof.go
-	unreadTo   uint64 // what this link had taken when it was proved: the peer has read it when more is acknowledged
+	unreadTo   uint64 // what this link had taken when it was proved, the greatest number while that is not known: the peer has read it when more is acknowledged
 
 	dialing  bool // a dial was asked for and has not been answered
 	outbound bool // the link was dialed by us
@@ -58,6 +58,7 @@ type path struct {
 	paused   bool // the link is not read for now; see pause.go
 	proveBy  time.Time
 	redialAt time.Time
+	slot     time.Time     // the last one of Config.Pace
 	window   time.Duration // back-off before the next dial
 	idle     bool          // redialAt is that of a path with nothing to send
 	resets   uint64

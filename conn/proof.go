@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"math"
 	"time"
 
 	"github.com/rds-go/rds/internal/wire"
@@ -33,14 +34,24 @@ func (c *Conn) Proved(now time.Time, i int) {
 	waits := c.opWaits(p, p.q.next)
 	p.proved, p.proveBy, p.window = true, time.Time{}, 0
 	c.settleAcked(p)
-	if p.unread {
-		p.unreadTo = p.written
-		p.probe = p.probe || p.probeAt.IsZero() // else it is repeated
-	}
-	if waits || p.unread && p.probe {
+	if waits {
 		c.act(Action{Kind: Transmit, Path: i})
 	}
+	if p.unread {
+		p.unreadTo = math.MaxUint64
+		if !p.filling { // else what is being written may have come before the peer's word: Wrote knows how much it is
+			c.mark(p)
+		}
+	}
 	c.dialNext(now)
+}
+
+// mark has what is acknowledged behind what p's link has taken by now show that the peer has read that.
+func (c *Conn) mark(p *path) {
+	p.unreadTo = p.written
+	if p.probe = p.probe || p.probeAt.IsZero(); p.probe { // else it is repeated
+		c.act(Action{Kind: Transmit, Path: p.index})
+	}
 }
 
 // answersProbe has the answer to a probe on p's link show that the peer has read what had come. What

@@ -52,6 +52,23 @@ func TestAcknowledgedBeforeThePeerReads(t *testing.T) {
 		o.fates(Fate{Token: 1})
 		o.rest()
 	})
+	t.Run("while it is being written", func(t *testing.T) {
+		t.Parallel()
+		o := newOpBench(t)
+		o.ByTCP(0)
+		o.paths[0].proved = false
+		o.send(nil)
+		o.fill(opSize)
+		o.Proved(epochTime, 0) // what is being written may have come before
+		o.wrote(opSize)
+		o.ack()
+		o.fates()
+		o.send(nil)
+		o.fill(opSize)
+		o.wrote(opSize)
+		o.ack()
+		o.fates(Fate{Token: 1}, Fate{Token: 2})
+	})
 	t.Run("lost", func(t *testing.T) {
 		t.Parallel()
 		o := begin(t)

@@ -278,6 +278,9 @@ const deafEnv = "RDS_TEST_DEAF"
 // socket, the address to bind there, the address to send to, and the number of messages.
 const fatesEnv = "RDSD_TEST_FATES"
 
+// closeEnv has it close its socket, which lingers for an hour, when it has sent.
+const closeEnv = "RDSD_TEST_CLOSE"
+
 // sendForFates sends messages, says so, and writes the fate of each.
 func sendForFates(what string) {
 	var path, addr, peer string
@@ -300,6 +303,10 @@ func sendForFates(what string) {
 		}
 	}
 	fmt.Println("sent")
+	if os.Getenv(closeEnv) != "" {
+		s.SetLinger(time.Hour)
+		fmt.Println("closed", s.Close())
+	}
 	for {
 		m, err := s.Recv(ctx)
 		if err != nil { // when the test has ended its daemon is ended first

@@ -19,7 +19,7 @@ import (
 )
 
 // Sockets that were closed and linger for a host that is down, one by an application that waits for the end of
-// its call, one by an application that has ended: they hold up no upgrade, and two upgrades later the host has
+// its call, one by an application that has ended, one by one that has ended while it waited: they hold up no upgrade, and two upgrades later the host has
 // all their messages, once and in order, and the call ends. A third one's linger time is over meanwhile: its call says
 // what was dropped.
 func TestUpgradeOfLingeringSockets(t *testing.T) {
@@ -47,9 +47,13 @@ func TestUpgradeOfLingeringSockets(t *testing.T) {
 		waits, short := make(chan error, 1), make(chan error, 1)
 		live := send(u.ends[0].client, at(4031), to, time.Hour)
 		brief := send(u.ends[0].client, at(4033), netip.AddrPortFrom(to.Addr().Next(), 4000), 3*time.Second)
-		app := clitest.StartEnv(t, []string{fatesEnv + "=" + fmt.Sprintln(s.path, at(4032), to, n)}, os.Args[0])
-		app.Line(app.Stdout, "sent")
-		app.Signal(syscall.SIGKILL)
+		app := func(port uint16, env ...string) *clitest.Process {
+			p := clitest.StartEnv(t, append(env, fatesEnv+"="+fmt.Sprintln(s.path, at(port), to, n)), os.Args[0])
+			p.Line(p.Stdout, "sent")
+			return p
+		}
+		app(4032).Signal(syscall.SIGKILL)
+		waiting := app(4034, closeEnv+"=1")
 		go func() { waits <- live.Close() }()
 		go func() { short <- brief.Close() }()
 		free := func(port netip.AddrPort) func() bool {
@@ -62,9 +66,10 @@ func TestUpgradeOfLingeringSockets(t *testing.T) {
 				return sock.Close() == nil
 			}
 		}
-		for port := uint16(4031); port <= 4033; port++ {
+		for port := uint16(4031); port <= 4034; port++ {
 			rdstest.Eventually(t, "the socket to be closed", free(at(port)))
 		}
+		waiting.Signal(syscall.SIGKILL) // the answer to its call is nobody's
 		for range 2 {
 			began := time.Now()
 			u.takeOver(s, "--drain", "60s")
@@ -81,7 +86,7 @@ func TestUpgradeOfLingeringSockets(t *testing.T) {
 		ctx, cancel := context.WithTimeout(u.ctx, 30*time.Second)
 		defer cancel()
 		next := make(map[netip.AddrPort]uint64)
-		for range 2 * n {
+		for range 3 * n {
 			m, err := sock.Recv(ctx)
 			must(t, err)
 			if m.From == at(4031) && binary.BigEndian.Uint64(m.Data) != next[m.From] {
@@ -90,7 +95,7 @@ func TestUpgradeOfLingeringSockets(t *testing.T) {
 			next[m.From]++
 			m.Release()
 		}
-		if next[at(4031)] != n || next[at(4032)] != n {
+		if next[at(4031)] != n || next[at(4032)] != n || next[at(4034)] != n {
 			t.Errorf("received of %v", next)
 		}
 		must(t, <-waits)

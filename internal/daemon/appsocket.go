@@ -42,8 +42,8 @@ type appSocket struct {
 
 	closing bool // no more calls are accepted, but submissions are; guarded by sess.mu
 
-	call  uint64       // the application's call that waits for the socket's end, 0: none; constant from then on
-	until atomic.Int64 // when the socket lingers no more, in Unix nanoseconds
+	call  uint64                    // the application's call that waits for the socket's end, 0: none; constant from then on
+	until atomic.Pointer[time.Time] // when the socket lingers no more
 
 	gone atomic.Bool // the cell belongs to the slot's next socket; written under mu
 

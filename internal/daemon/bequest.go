@@ -76,7 +76,9 @@ func legacyOfNode(ctx context.Context, n *node.Node, svc *Service) (_ *Legacy, e
 		for i := range st.Service.Sessions {
 			moves[st.Service.Sessions[i].ID] = true
 		}
-		lingers = svc.legacyOfLingering(st.Service)
+		if lingers = svc.legacyOfLingering(st.Service); len(lingers) > 0 && !svc.moving.Load().lingers {
+			return nil, errors.New("sockets linger of an application that has just ended")
+		}
 	}
 	for key, p := range peers {
 		y, err := legacyOfPeer(p, moves, lingers)

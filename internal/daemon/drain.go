@@ -38,6 +38,8 @@ func (s *Service) Drain() error {
 			continue
 		}
 		wg.Go(func() {
+			a.sess.working.Add(1) // as await has it
+			defer a.sess.working.Add(-1)
 			a.await(s.node.Config.Linger * 3 / 4) // the last quarter is for the steps that follow
 			messages, bytes := a.s.Abandon()
 			mu.Lock()

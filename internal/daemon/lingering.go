@@ -76,7 +76,7 @@ func (a *appSocket) await(d time.Duration) {
 	s, x := a.s, a.sess
 	svc, ended := x.svc, x.done
 	until := time.Now().Add(d)
-	a.until.Store(until.UnixNano())
+	a.until.Store(&until)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	s.Account.Watch(1)
@@ -105,9 +105,9 @@ func (a *appSocket) await(d time.Duration) {
 			late = true
 		case <-ended:
 			ended = nil
-			until = time.Now().Add(min(time.Until(until), max(0, s.Node.Config.Linger)))
-			a.until.Store(until.UnixNano())
-			timer.Reset(time.Until(until))
+			sooner := time.Now().Add(min(time.Until(until), max(0, s.Node.Config.Linger)))
+			a.until.Store(&sooner)
+			timer.Reset(time.Until(sooner))
 		}
 		x.working.Add(1)
 		s.Writers.Done(w)
@@ -137,9 +137,15 @@ func (s *Service) legacyOfLingering(st *legacyService) map[*appSocket]bool {
 		all[a] = true
 		x := a.sess
 		send, _ := a.s.Buffers()
-		l := legacyLingering{ID: a.id, Bound: a.s.Local(), SendBuffer: send, Left: time.Until(time.Unix(0, a.until.Load())), Call: a.call}
+		l := legacyLingering{ID: a.id, Bound: a.s.Local(), SendBuffer: send, Left: time.Duration(a.s.Linger.Load())}
+		if until := a.until.Load(); until != nil {
+			l.Left = time.Until(*until)
+		}
 		if to := moves[x.id]; to != nil {
-			to.Lingering = append(to.Lingering, l)
+			l.Call = a.call
+			if !slices.ContainsFunc(to.Sockets, func(s legacySocket) bool { return s.ID == a.id }) { // else its session has ended just now
+				to.Lingering = append(to.Lingering, l)
+			}
 			continue
 		}
 		o := orphans[x.id]

@@ -15,7 +15,7 @@ type answers struct {
 
 // answer answers a call.
 func (x *session) answer(r *ipc.Reply) {
-	if x.leaving.Load() { // the end of the connection is the answer
+	if x.leaving.Load() || x.conn == nil { // the end of the connection is the answer
 		return
 	}
 	x.answers.mu.Lock()
@@ -23,7 +23,7 @@ func (x *session) answer(r *ipc.Reply) {
 	_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
 	if err := x.conn.Send(r); err != nil && x.answers.broken == nil {
 		x.answers.broken = err
-		x.svc.work.Go(func() { x.end(err) }) // which closes the connection when it takes nothing more
+		x.beginWork(func() { x.end(err) }) // which closes the connection when it takes nothing more
 	}
 }
 
