@@ -308,29 +308,17 @@ allocations() {
     return $status
 }
 
-# besides are stages that wait for nothing: they run while the live tests wait, on what those leave of the
-# processors.
-besides() {
-    # The simulator has one goroutine, so the race detector finds nothing there and takes most of the time.
-    # The model of XRC objects has worlds that are too large for it.
-    stage simulator tests simulator -count=1 -tags=invariants ./internal/simnet ./xrc/objects/model
-    if [ -f benchmarks/go.mod ]; then
-        stage benchmarks benchmarks
-    fi
-    stage cross cross
-}
-
 stage pure pure
-(
-    renice -n 19 -p $BASHPID >/dev/null 2>&1 || true
-    chrt -i -p 0 $BASHPID >/dev/null 2>&1 || true
-    besides
-) >"$tmp/besides" 2>&1 &
 stage live live
-wait
-cat "$tmp/besides"
 stage allocations allocations
+# The simulator has one goroutine, so the race detector finds nothing there and takes most of the time.
+# The model of XRC objects has worlds that are too large for it.
+stage simulator tests simulator -count=1 -tags=invariants ./internal/simnet ./xrc/objects/model
 stage fuzz fuzz
+if [ -f benchmarks/go.mod ]; then
+    stage benchmarks benchmarks
+fi
+stage cross cross
 if [ "$(uname -s)" = Linux ]; then
     stage demo demo
 fi
