@@ -66,8 +66,8 @@ func TestUpgradeOfLingeringSockets(t *testing.T) {
 				return sock.Close() == nil
 			}
 		}
-		for port := uint16(4031); port <= 4034; port++ {
-			rdstest.Eventually(t, "the socket to be closed", free(at(port)))
+		for port := range uint16(4) {
+			rdstest.Eventually(t, "the socket to be closed", free(at(4031+port)))
 		}
 		waiting.Signal(syscall.SIGKILL) // the answer to its call is nobody's
 		for range 2 {
@@ -85,22 +85,30 @@ func TestUpgradeOfLingeringSockets(t *testing.T) {
 		sock := bind(t, nodeOf(t, rds.Config{Port: uint16(u.port), Wire: rds.Wire(u.wire)}), to.String())
 		ctx, cancel := context.WithTimeout(u.ctx, 30*time.Second)
 		defer cancel()
-		next := make(map[netip.AddrPort]uint64)
-		for range 3 * n {
-			m, err := sock.Recv(ctx)
-			must(t, err)
-			if m.From == at(4031) && binary.BigEndian.Uint64(m.Data) != next[m.From] {
-				t.Fatalf("message %d of %v, want %d", binary.BigEndian.Uint64(m.Data), m.From, next[m.From])
-			}
-			next[m.From]++
-			m.Release()
-		}
-		if next[at(4031)] != n || next[at(4032)] != n || next[at(4034)] != n {
-			t.Errorf("received of %v", next)
-		}
+		receiveLingering(ctx, t, sock, at(4031), n)
 		must(t, <-waits)
 		if m, err := sock.TryRecv(); err == nil {
 			t.Errorf("one more message, from %v", m.From)
 		}
 	})
+}
+
+// receiveLingering receives the messages of three sockets that linger, n of each; those of one of them are numbered.
+func receiveLingering(ctx context.Context, t *testing.T, sock *rds.Socket, ordered netip.AddrPort, n int) {
+	t.Helper()
+	next := make(map[netip.AddrPort]int)
+	for range 3 * n {
+		m, err := sock.Recv(ctx)
+		must(t, err)
+		if m.From == ordered && binary.BigEndian.Uint64(m.Data) != uint64(next[m.From]) {
+			t.Fatalf("message %d of %v, want %d", binary.BigEndian.Uint64(m.Data), m.From, next[m.From])
+		}
+		next[m.From]++
+		m.Release()
+	}
+	for from, k := range next {
+		if k != n {
+			t.Errorf("%d messages of %v, not %d", k, from, n)
+		}
+	}
 }

@@ -1,16 +1,16 @@
 package daemon
 
 import (
-	"sync"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // answers are what the application is told of its calls.
 type answers struct {
-	mu     sync.Mutex // one answer at a time
-	broken error      // guarded by mu: error of the first answer that failed
+	mu     lockorder.Mutex[answers] // one answer at a time; a leaf
+	broken error                    // guarded by mu: error of the first answer that failed
 }
 
 // answer answers a call.
